@@ -87,8 +87,10 @@ function card(set, at, s) {
   const title = `${r.sample}/${r.variant || 0}  ${size(r)}, ${frames(r)} frame` +
     (frames(r) === 1 ? '' : 's');
   const words = el('span', { className: 'text' });
+  const target = el('span', { className: 'target' }, picture(s.jpeg, ''));
   const e = el('button', { className: 'card', type: 'button', onclick: () => open(set, at) },
-    picture(s.jpeg, ''), el('strong', {}, fileName(r)),
+    el('span', { className: 'pictures' }, target, ...cardInputs(set, r)),
+    el('strong', {}, fileName(r)),
     el('span', { className: 'facts' }, title), words);
   const mark = () => {
     const m = set.marks.of(r);
@@ -101,7 +103,7 @@ function card(set, at, s) {
     if (k.key === 'x') set.marks.set(r, { exclude: !set.marks.of(r).exclude });
   });
   mark();
-  playOver(set, r, e);
+  playOver(set, r, e, target);
   return e;
 }
 
@@ -143,7 +145,11 @@ async function cardsOf(set, at) {
 function layOut() {
   for (const set of sets.slice(1)) set.section.hidden = pairing.checked;
   document.querySelector('#sets').classList.toggle('two', sets.length > 1 && !pairing.checked);
-  for (const set of sets) set.cards.classList.toggle('pairs', pairing.checked);
+  const inputs = sets.some(s => s.info.inputs);   // cards are wider then, in twins too
+  for (const set of sets) {
+    set.cards.classList.toggle('pairs', pairing.checked);
+    set.cards.classList.toggle('wide', inputs);
+  }
 }
 
 /* What stands where a card comes, as large as it. */
@@ -276,12 +282,6 @@ function frameStrip(r) {
     (r.fps ? `; ${Math.round(100 * r.fps) / 100} a second` : '')))];
 }
 
-function references(r) {
-  const list = r.references || [];
-  return list.length ? [el('h3', {}, 'Reference pictures'), ...list.map(p => el('p', {},
-    `${p.path}: ${p.source[1]}×${p.source[0]}, resized to ${p.target[1]}×${p.target[0]}`))] : [];
-}
-
 function drawTable(r) {
   if (!r.draws || !r.draws.length) return [el('p', { className: 'muted' }, 'Nothing was drawn.')];
   return [el('div', { className: 'scroll' }, el('table', {}, el('tr', {},
@@ -302,8 +302,9 @@ function playing(set, r) {
   return [box];
 }
 
-const view = (set, s) => [...playing(set, s.record), ...cropFigure(s.record, s.jpeg),
-  ...frameStrip(s.record)];
+/* Inputs stand beside the crop of what they belong to. */
+const view = (set, s) => [...playing(set, s.record), el('div', { className: 'beside' },
+  ...cropFigure(s.record, s.jpeg), ...inputFigures(set, s.record)), ...frameStrip(s.record)];
 
 /* The clip, crop and frames of a sample, with those of its twin beside. */
 async function views(set, at, s) {
@@ -329,7 +330,7 @@ async function open(set, at) {
     el('h2', {}, key(r)), el('p', { className: 'muted' }, [r.path, r.type, size(r),
       'bucket ' + r.key, 'latent ' + (r.latent || []).join('×'), count(r.tokens || 0) + ' tokens',
       set.info.name].filter(Boolean).join(' · ')),
-    ...set.marks.controls(r), ...await views(set, at, s), ...references(r),
+    ...set.marks.controls(r), ...await views(set, at, s),
     el('h3', {}, 'Draws'), ...drawTable(r),
     el('details', {}, el('summary', {}, 'Record'), el('pre', {}, JSON.stringify(r, null, 1))));
   if (!dialog.open) dialog.showModal();

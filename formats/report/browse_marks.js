@@ -70,38 +70,3 @@ class Marks {
     return [...boxes, el('label', { className: 'row' }, out, 'Leave this sample out ( x )')];
   }
 }
-
-/* ---- clips ---- */
-
-/* The address of a sample's source: its server gives it by the sample's key, a disk by its path. */
-function sourceOf(set, r) {
-  const path = String(r.path || '');
-  if (r.type !== 'video' || !path) return null;
-  if (location.protocol !== 'file:') return `media/${set.n}/${key(r)}`;
-  const whole = path.startsWith('/') ? path : set.info.media && set.info.media + '/' + path;
-  return whole ? 'file://' + whole.split('/').map(encodeURIComponent).join('/') : null;
-}
-
-function clip(set, r, props) {
-  const src = sourceOf(set, r);
-  return src && el('video', { src, loop: true, muted: true, playsInline: true, ...props });
-}
-
-/* Plays a card's clip over its picture while the pointer is over the card or it has the focus. */
-function playOver(set, r, card) {
-  let video = null;
-  const start = () => {
-    if (video || !(video = clip(set, r, {}))) return;
-    video.onerror = () => video?.remove();
-    video.onplaying = () => video?.classList.add('plays');
-    card.prepend(video);
-    video.play().catch(() => {});
-  };
-  const stop = () => {
-    if (card.matches(':hover, :focus')) return;
-    video?.remove();
-    video = null;
-  };
-  for (const name of ['pointerenter', 'focus']) card.addEventListener(name, start);
-  for (const name of ['pointerleave', 'blur']) card.addEventListener(name, stop);
-}

@@ -43,6 +43,7 @@ typedef struct browse {
     vc_buf keys[KEYS];                       /* numbers of the samples, for orders and conditions */
     vc_buf rows;                             /* of skipped inputs, for the next file */
     int search_files, error_files;
+    bool inputs;                             /* a sample has reference pictures or a control clip */
 } browse;
 
 /* Writes a script whose value is `json`. The folder gets its name when all files are written, so a
@@ -217,6 +218,12 @@ static int add_thumb(vc_buf *thumbs, const vf_dataset *d, uint32_t i, vc_err *er
     return 0;
 }
 
+static bool has_inputs(const cJSON *record)
+{
+    return *vlat_input(record, "reference_1") || *vlat_input(record, "control") ||
+           *vlat_input(record, "image");
+}
+
 static int add_sample(browse *b, uint32_t at, vc_buf *records, vc_buf *thumbs, vc_err *err)
 {
     cJSON *record;
@@ -225,6 +232,7 @@ static int add_sample(browse *b, uint32_t at, vc_buf *records, vc_buf *thumbs, v
         return rc;
     rc = add_search(b, at, record, err);
     add_keys(b, at, record);
+    b->inputs = b->inputs || has_inputs(record);
     trim(record);
     char *line = rc ? NULL : vf_json_line(record);
     if (!rc && !line)
@@ -360,6 +368,7 @@ static int write_index(const browse *b, vc_err *err)
     char *media = vf_media_folder(vf_dataset_path(b->d));
     add_text(&json, ",\"media\":", media ? media : "");
     free(media);
+    vc_buf_printf(&json, ",\"inputs\":%s", b->inputs ? "true" : "false");
     vc_buf_printf(&json, ",\"datasets\":%d,\"samples\":%" PRIu32 ",\"chunk\":%d,"
                   "\"search_files\":%d,\"skipped\":%" PRIu64 ",\"skipped_files\":%d,\"facts\":[",
                   b->sets, b->n, CHUNK, b->search_files, b->skipped.n, b->error_files);

@@ -6,8 +6,9 @@
  *     /file/step-N/FILE               a picture of the one run; /file/inputs/FILE too
  *     /run/NAME/file/step-N/FILE      a picture of one of several
  *
- * or of a dataset the page of --browse, /NAME.html, the scripts in /NAME.data/, and the source of a
- * sample, /media/0/NUMBER/VARIANT, if it is a clip that browsers play.
+ * or of a dataset the page of --browse, /NAME.html, the scripts in /NAME.data/, the source of a
+ * sample, /media/0/NUMBER/VARIANT, if it is a clip that browsers play, and what the sample is made
+ * from, /media/0/NUMBER/VARIANT/ROLE, if it is such a clip or a picture that browsers show.
  *
  * A path leads to a file only through the name of a run that was found, the number of a step and a
  * picture's name without a slash. */
@@ -247,7 +248,7 @@ int vlat_serve(const vlat *v, vc_err *err)
 
 /* ---- the page of a dataset ---- */
 
-enum { SETS = 2 };
+enum { SETS = 2, KEY = sizeof "000000000042/000" };
 
 typedef struct browse {
     const char *page, *data;
@@ -279,40 +280,58 @@ static bool is_script(const char *name)
     return false;
 }
 
-/* The path of the source of a sample, malloc'ed, or NULL. */
-static char *source_of(const browse *b, int set, const char *key)
+/* The path of the source of a sample, or of what it has in a role, malloc'ed, or NULL. */
+static char *source_of(const browse *b, int set, const char *key, const char *role)
 {
     uint32_t i;
     cJSON *record = NULL;
     if (!b->set[set] || vf_dataset_find(b->set[set], key, &i, NULL) ||
         vf_dataset_sample(b->set[set], i, &record, NULL))
         return NULL;
-    const char *path = vlat_str(record, "path");
+    const char *path = *role ? vlat_input(record, role) : vlat_str(record, "path");
     char *whole = *path == '/' ? vc_format("%s", path)
                   : *path && b->media[set] ? vc_path_join(b->media[set], path) : NULL;
     cJSON_Delete(record);
     return whole;
 }
 
-/* What browsers play, by the first bytes of a file: NULL for all else. */
-static const char *clip_type(int fd)
+/* What browsers play and show, by `magic`, the n bytes of a file from `at`. */
+static const struct { const char *mime, *magic; size_t at, n; bool still; } kinds[] = {
+    { "image/avif", "ftypavif", 4, 8, true }, { "image/heic", "ftypheic", 4, 8, true },
+    { "image/png", "\x89PNG\r\n\x1a\n", 0, 8, true }, { "image/jpeg", "\xff\xd8\xff", 0, 3, true },
+    { "image/gif", "GIF8", 0, 4, true }, { "image/webp", "WEBP", 8, 4, true },
+    { "video/mp4", "ftyp", 4, 4, false }, { "video/webm", "\x1a\x45\xdf\xa3", 0, 4, false },
+};
+
+/* The type of a file that is of one of the kinds; NULL for all else. */
+static const char *type_of(int fd, bool stills)
 {
-    unsigned char head[8];
+    char head[12];
     if (pread(fd, head, sizeof head, 0) != (ssize_t)sizeof head)
         return NULL;
-    return !memcmp(head + 4, "ftyp", 4) ? "video/mp4"
-           : !memcmp(head, "\x1a\x45\xdf\xa3", 4) ? "video/webm" : NULL;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (!memcmp(head + kinds[i].at, kinds[i].magic, kinds[i].n))
+            return kinds[i].still && !stills ? NULL : kinds[i].mime;
+    return NULL;
 }
 
-/* rest: "0/000000000042/000" */
-static void answer_clip(const browse *b, const char *rest, vf_answer *a)
+/* rest: "0/000000000042/000" or "0/000000000042/000/ROLE" */
+static void answer_media(const browse *b, const char *rest, vf_answer *a)
 {
+    char key[KEY] = "";
     const int set = *rest - '0';
-    char *path = set >= 0 && set < SETS && rest[1] == '/' ? source_of(b, set, rest + 2) : NULL;
+    const char *role = "";
+    char *path = NULL;
+    if (set >= 0 && set < SETS && rest[1] == '/') {
+        snprintf(key, sizeof key, "%s", rest + 2);
+        role = rest + 2 + strlen(key);
+    }
+    if (!*role || (*role == '/' && role[1]))
+        path = *key ? source_of(b, set, key, *role ? role + 1 : role) : NULL;
     if (path)
         answer_file(path, 0, NULL, a);         /* hubs keep files behind links */
     free(path);
-    a->mime = a->status ? clip_type(a->fd) : NULL;
+    a->mime = a->status ? type_of(a->fd, *role) : NULL;
     a->status = a->mime ? a->status : 0;
 }
 
@@ -326,7 +345,7 @@ static void handle_browse(void *arg, const vf_request *q, vf_answer *a)
         a->location = vc_buf_take(&to);
         a->status = 302;
     } else if (after(name, "media/"))
-        answer_clip(b, after(name, "media/"), a);
+        answer_media(b, after(name, "media/"), a);
     else if (!strcmp(name, vc_path_base(b->page)))
         answer_file(b->page, O_NOFOLLOW, "text/html; charset=utf-8", a);
     else if (rest && *rest == '/' && is_script(rest + 1)) {

@@ -27,6 +27,21 @@ const char *vlat_str(const cJSON *o, const char *field)
     return s;
 }
 
+const char *vlat_input(const cJSON *record, const char *role)
+{
+    static const char *const columns[][2] = { { "control", "control_file_path" },
+                                              { "image", "input_image" } };
+    const cJSON *extra = cJSON_GetObjectItemCaseSensitive(record, "extra");
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(record, "references");
+    int n, end = 0;
+    if (sscanf(role, "reference_%2d%n", &n, &end) == 1 && n > 0 && end && !role[end])
+        return vlat_str(cJSON_GetArrayItem(list, n - 1), "path");
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
+        if (!strcmp(role, columns[i][0]))
+            return vlat_str(extra, columns[i][1]);
+    return "";
+}
+
 double vlat_num(const cJSON *o, const char *field)
 {
     double v = 0;

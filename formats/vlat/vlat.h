@@ -148,6 +148,10 @@ const char *vlat_caption(const cJSON *record);
 /* A string or number of an object; "" or 0 if it has no such field of that type. */
 const char *vlat_str(const cJSON *o, const char *field);
 double vlat_num(const cJSON *o, const char *field);
+/* The path of what a sample is made from, as its row had it: of the role reference_1 and so on a
+ * reference picture, of control the control clip, of image the row's input_image; "" if the sample
+ * has none. Borrowed from the record. */
+const char *vlat_input(const cJSON *record, const char *role);
 /* The family of a dataset; several, "cogvideox, cogvideox1.5", if it was merged. */
 enum { VLAT_FAMILIES = 200 };
 const char *vlat_families(char buf[VLAT_FAMILIES], const cJSON *manifest);

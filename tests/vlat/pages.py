@@ -347,6 +347,44 @@ def marks(driver, folder):
     faults.extend(page.errors())
 
 
+def inputs(driver, address, scheme="file://"):
+    """Reference pictures and control clips stand beside the target, in cards and in the dialog.
+    Sample i has i % 5 pictures, of which the fourth is elsewhere, and every third a clip."""
+    page = Page(driver, address, scheme)
+    shown = lambda of: page.run("""return [...arguments[0].querySelectorAll('.inputs > *')].map(
+        e => [e.title || e.textContent, e.naturalWidth || e.videoWidth || 0])""", of)
+    cards = {card.text.split("/")[0].split()[-1]: card for card in page.all(".card")}
+    for sample, want in (("60", [["control", 64]]), ("65", []),
+                         ("64", [["reference 1", 64], ["reference 2", 128], ["reference 3", 192],
+                                 ["reference 4 is elsewhere", 0]]),
+                         ("63", [["reference 1", 64], ["reference 2", 128], ["reference 3", 192],
+                                 ["control", 64]])):
+        page.run("arguments[0].scrollIntoView({ block: 'center' })", cards[sample])
+        until(lambda: shown(cards[sample]) == want,
+              f"{page.d.current_url}: sample {sample} has {shown(cards[sample])}, expected {want}")
+        boxes = page.run("""const box = e => e.getBoundingClientRect(), c = box(arguments[0]);
+            const t = box(arguments[0].querySelector('.target'));
+            return [...arguments[0].querySelectorAll('.inputs > *')].map(box).filter(
+                b => b.left < t.right || b.right > c.right || b.bottom > t.bottom + 1 || b.height < 20)""",
+                         cards[sample])
+        holds(not boxes, f"inputs of sample {sample} stand at {boxes}")
+    holds("reference 2" in cards["63"].accessible_name, f"a card is named {cards['63'].accessible_name}")
+    ActionChains(page.d).move_to_element(cards["63"]).perform()
+    until(lambda: page.run("return arguments[0].querySelector('.inputs video').currentTime > 0",
+                           cards["63"]), "a control clip does not play under the pointer")
+    cards["63"].click()
+    until(lambda: page.all("dialog[open]"), "the dialog does not open")
+    want = ["reference 1: ", "reference 2: ", "reference 3: ", "control: "]
+    texts = [e.text for e in page.all("dialog .clip + figcaption")]
+    holds([t[:len(w)] for t, w in zip(texts, want)] == want and len(texts) == 4,
+          f"the dialog has the inputs {texts}")
+    holds("64×32, resized to 32×16" in texts[0], f"the dialog says {texts[:1]}")
+    until(lambda: page.run("""return [...document.querySelectorAll('dialog .clip > img, dialog .clip > video')]
+        .map(e => e.naturalWidth || e.videoWidth)""") == [64, 128, 192, 64], "the dialog lacks an input")
+    page.d.switch_to.active_element.send_keys(Keys.ESCAPE)
+    page.errors()                      # of the picture that is elsewhere
+
+
 class Server:
     """vlat report --serve of a folder, or with --browse of datasets."""
     def __init__(self, *words, port="0"):
@@ -431,7 +469,11 @@ def served(driver, folder):
 
 
 def served_browse(driver, folder):
-    """The clips of a dataset play over HTTP too."""
+    """The clips of a dataset play over HTTP too, and inputs are shown."""
+    server = Server("edits.lmdb", "--browse", "edits-http.html")
+    inputs(driver, server.url + "edits-http.html#q=number%3E57", scheme="")
+    driver.get("about:blank")
+    server.stop()
     server = Server("clips.lmdb", "--browse", "over-http.html")
     page = Page(driver, server.url, scheme="")
     until(lambda: len(page.all(".card strong")) == 4, "the served page does not show 4 cards")
@@ -454,7 +496,7 @@ def steady(folder):
     chosen = '{"unit":"hours","share":6,"range":[0.2,0.5],"log 0":true,"hide 0 smoothed":true}'
     try:
         for name in ("one", "compare", "dataset", "set", "clips", "pairs", "clips.html#q=clip&b0=0",
-                     "pairs.html#q=clip&pair=1"):
+                     "pairs.html#q=clip&pair=1", "edits.html#q=number%3E57"):
             for width in (1280, 390):
                 faults.extend(browser.faults(name if "." in name else name + ".html", width))
         browser.choose("one.html", chosen)
@@ -519,7 +561,8 @@ def main():
         faults.extend(page.errors())
         marks(driver, folder)
         pairs(driver, folder)
-        for name in ("one", "both", "compare", "set", "clips", "pairs", "dataset"):
+        inputs(driver, os.path.join(folder, "edits.html#q=number%3E57"))
+        for name in ("one", "both", "compare", "set", "clips", "pairs", "dataset", "edits"):
             usable(Page(driver, os.path.join(folder, name + ".html")), name)
         if os.path.isdir(os.path.join(folder, "served")):
             served(driver, folder)

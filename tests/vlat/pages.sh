@@ -58,6 +58,14 @@ expect 0 '' vlat report clips.lmdb --browse clips.html
 # the same clips but the last in other sizes, and other frames of the first
 need vprep --meta clips --out others.lmdb --video_sample_size 96 --video_sample_n_frames 9
 expect 0 '' vlat report clips.lmdb others.lmdb --browse pairs.html
+# samples with reference pictures, one of which is elsewhere, and control clips
+mkdir inputs
+for i in 1 2 3; do
+    ffmpeg -v error -f lavfi -i "color=c=orange:s=$((64 * i))x32,format=rgb24" -frames:v 1 inputs/$i.png
+done
+ffmpeg -v error -f lavfi -i "testsrc=s=64x48:r=8:d=1,format=yuv420p" inputs/control.mp4
+need browse_dataset edits.lmdb 68 "$PWD/inputs"
+expect 0 '' vlat report edits.lmdb --browse edits.html
 expect 0 '' vlat report clips.lmdb --out dataset.html
 expect 0 '' vlat compare one two --out compare.html
 

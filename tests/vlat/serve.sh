@@ -204,6 +204,25 @@ rm clips/1.mp4 && mkfifo clips/1.mp4
 get 404 /media/0/000000000000/000
 done_serving
 
+# what samples are made from: pictures and clips that browsers show, by their roles alone
+mkdir inputs
+cp clips/3.png inputs/2.png && cp two.mp4 inputs/control.mp4 && echo 'a secret' >inputs/1.png
+need browse_dataset edits.lmdb 64 "$PWD/inputs"
+serve edits.lmdb --browse edits.html --serve 0
+until [ "$(wc -l <address)" -eq 2 ]; do sleep 0.05; done
+url=$(sed -n 2p address)
+get 200 /media/0/000000000063/000/reference_2
+output_has '^Content-Type: image/png'
+get 200 /media/0/000000000063/000/control
+output_has '^Content-Type: video/mp4'
+for role in reference_1 reference_3 reference_4 reference_0 reference_-1 reference_2x reference_ image \
+    control/ / /control ../000 path target; do
+    get 404 "/media/0/000000000063/000/$role"
+done
+get 404 /media/0/000000000064/000/reference_2      # there is no such sample
+get 404 /media/1/000000000063/000/reference_2
+done_serving
+
 # one run, which has not begun
 mkdir waits && echo 'seed: 1' >waits/config.yaml
 serve waits --serve localhost:0

@@ -1,0 +1,92 @@
+/* The clips and pictures of samples on the page of vlat report --browse: the sources themselves, which
+ * a disk gives by their paths and a server by the samples' keys. What is elsewhere, or in a format
+ * that the browser does not know, is told in words. */
+
+/* The address of a source, or of what a role of the sample names, by its path. */
+function addressOf(set, r, path, role) {
+  if (!path) return null;
+  if (location.protocol !== 'file:') return `media/${set.n}/${key(r)}` + (role ? '/' + role : '');
+  const whole = path.startsWith('/') ? path : set.info.media && set.info.media + '/' + path;
+  return whole ? 'file://' + whole.split('/').map(encodeURIComponent).join('/') : null;
+}
+
+/* ---- clips ---- */
+
+function clip(set, r, props) {
+  const src = r.type === 'video' && addressOf(set, r, String(r.path || ''));
+  return src && el('video', { src, loop: true, muted: true, playsInline: true, ...props });
+}
+
+/* Plays a card's clips while the pointer is over the card or it has the focus: the sample's over
+ * its picture, and those of its inputs. */
+function playOver(set, r, card, over) {
+  let video = null;
+  const inputs = () => card.querySelectorAll('.inputs video');
+  const start = () => {
+    for (const v of inputs()) v.play().catch(() => {});
+    if (video || !(video = clip(set, r, {}))) return;
+    video.onerror = () => video?.remove();
+    video.onplaying = () => video?.classList.add('plays');
+    over.append(video);
+    video.play().catch(() => {});
+  };
+  const stop = () => {
+    if (card.matches(':hover, :focus')) return;
+    for (const v of inputs()) v.pause();
+    video?.remove();
+    video = null;
+  };
+  for (const name of ['pointerenter', 'focus']) card.addEventListener(name, start);
+  for (const name of ['pointerleave', 'blur']) card.addEventListener(name, stop);
+}
+
+/* ---- inputs ---- */
+
+/* Columns of a row that name what the sample is made from, and what the page calls it. */
+const INPUTS = { control_file_path: ['control', 'control'], input_image: ['image', 'first picture'] };
+const CLIP = /\.(mp4|m4v|mov|webm)$/i;
+
+/* What a sample is made from, {role, name, path, size: [h, w], target: [h, w]}: its reference
+ * pictures in their order, its control clip. */
+function inputsOf(r) {
+  const list = (r.references || []).map((p, i) => ({ role: `reference_${i + 1}`,
+    name: `reference ${i + 1}`, path: String(p.path), size: p.source, target: p.target }));
+  for (const [column, [role, name]] of Object.entries(INPUTS))
+    if (r.extra?.[column]) list.push({ role, name, path: String(r.extra[column]) });
+  return list;
+}
+
+/* The picture or clip of an input; in its place words where it cannot be shown. */
+function inputPicture(set, r, input, props) {
+  const src = addressOf(set, r, input.path, input.role);
+  const none = el('span', { className: 'none' }, `${input.name} is elsewhere`);
+  if (!src) return none;
+  const shown = CLIP.test(input.path)
+    ? el('video', { src, loop: true, muted: true, playsInline: true, preload: 'metadata',
+      'aria-label': input.name, ...props })
+    : el('img', { src, alt: input.name, loading: 'lazy', decoding: 'async' });
+  shown.title = input.name;
+  shown.onerror = () => shown.replaceWith(none);
+  return shown;
+}
+
+/* The inputs of a card, beside its picture. */
+function cardInputs(set, r) {
+  const list = inputsOf(r);
+  if (!list.length) return [];
+  const box = el('span', { className: 'inputs' }, ...list.map(i => inputPicture(set, r, i, {})));
+  box.style.setProperty('--columns', list.length > 2 ? 2 : 1);
+  return [box];
+}
+
+/* The inputs of a sample with their sizes, for its dialog. */
+function inputFigures(set, r) {
+  return inputsOf(r).map(i => {
+    const [h, w] = i.size || r.target || [9, 16];
+    const box = el('div', { className: 'clip' }, inputPicture(set, r, i, { controls: true }));
+    box.style.aspectRatio = `${w} / ${h}`;
+    box.style.width = `min(${Math.max(w, 128)}px, 12rem * ${w / h}, 100%)`;
+    return el('figure', {}, box, el('figcaption', {}, `${i.name}: ${i.path}` + (i.target
+      ? `, ${w}×${h}, resized to ${i.target[1]}×${i.target[0]}` : '')));
+  });
+}
