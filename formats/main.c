@@ -145,6 +145,18 @@ static const vc_flag pull_flags[] = {
 };
 static const vc_flag push_flags[] = { TRANSFER, END };
 
+static const vc_flag average_flags[] = {
+    OUT("file or folder to create (required)"),
+    FLAG(VC_STRING, weights, "weights", NULL, NULL,
+         "weight of each in the order given, 1,2,3; they are divided by their sum (default: all "
+         "equal)"),
+    FLAG(VC_FLOAT, beta, "beta", NULL, ">0",
+         "exponential average: at each further file or step it keeps this part of itself, below 1"),
+    FLAG(VC_FLOAT, sigma_rel, "sigma_rel", NULL, ">0",
+         "exponential average of this relative width, below 0.28 (Karras et al. 2024)"),
+    LOG_FORMAT, END
+};
+
 typedef struct verb {
     const char *name, *words, *about;
     const vc_flag *flags;
@@ -223,6 +235,12 @@ static const verb verbs[] = {
       "Compacts a dataset: writes new shards without the values that no sample refers to. The old "
       "files are removed when the new ones are complete, so both must fit on the disk.",
       gc_flags, 1, vlat_gc, false },
+    { "average", "FILE... | CHECKPOINT...",
+      "Averages weights after training: LoRA files or other .safetensors files of one run, or its "
+      "checkpoint folders, of which the new folder has all weights but no state to resume from. "
+      "With --beta or --sigma_rel checkpoints are taken in the order of their steps. vtrain's "
+      "--use_ema averages all steps while it trains.",
+      average_flags, -2, vlat_average, false },
 };
 enum { VERBS = sizeof verbs / sizeof *verbs };
 
@@ -285,7 +303,7 @@ static const char *const other_words[] = {
     "shard partition divide split", "filter query where subset select", "cmp diff",
     "rank best versus compare",
     "convert save write export", "load read import", "download clone fetch copy sync pull",
-    "upload send push", "compact clean vacuum prune gc", "help --help", "version --version",
+    "upload send push", "compact clean vacuum prune gc", "ema mean soup blend average", "help --help", "version --version",
 };
 
 /* The verb that a word may mean, or NULL. */

@@ -425,6 +425,16 @@ const vf_view *vf_safetensors_at(const vf_safetensors *f, int i)
     return &f->tensor[i];
 }
 
+int vf_safetensors_metas(const vf_safetensors *f)
+{
+    return (int)f->n_meta;
+}
+
+const vf_meta *vf_safetensors_meta_at(const vf_safetensors *f, int i)
+{
+    return &f->meta[i];
+}
+
 const char *vf_safetensors_meta(const vf_safetensors *f, const char *key)
 {
     vf_meta want = { .key = key };

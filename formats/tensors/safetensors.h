@@ -65,6 +65,10 @@ int vf_safetensors_check_seal(const vf_safetensors *f, vc_err *err);
 typedef struct vf_meta {
     const char *key, *value;
 } vf_meta;
+/* Number of fields in an opened file's __metadata__, and field i in the order of their keys,
+ * borrowed. */
+int vf_safetensors_metas(const vf_safetensors *f);
+const vf_meta *vf_safetensors_meta_at(const vf_safetensors *f, int i);
 
 /* Makes the bytes of the container; the caller frees *out. with_xxh3 adds the checksum to
  * __metadata__. */

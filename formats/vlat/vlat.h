@@ -24,6 +24,8 @@ typedef struct vlat_options {
     int64_t connections;         /* pull, push: files that come at the same time */
     int64_t lowest_speed, timeout, max_time;     /* pull, push: bytes a second, seconds (place.h) */
     bool remove;                 /* pull, push: --delete */
+    char *weights;               /* average: "1,2,3", or NULL */
+    double beta, sigma_rel;      /* average: 0: not given */
     int log_format;
 } vlat_options;
 
@@ -53,6 +55,7 @@ int vlat_export(const vlat *v, vc_err *err);
 int vlat_import(const vlat *v, vc_err *err);
 int vlat_pull(const vlat *v, vc_err *err);
 int vlat_push(const vlat *v, vc_err *err);
+int vlat_average(const vlat *v, vc_err *err);
 
 /* ---- verify_run.c ---- */
 /* Whether path is a run's folder, a checkpoint or a .safetensors file. */

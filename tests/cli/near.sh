@@ -13,10 +13,11 @@ near verify vlat verfy a.lmdb
 near list vlat ls a.lmdb
 near info vlat infos a.lmdb
 near gc vlat compact a.lmdb
+near average vlat ema a b
 near select vlat filter a 'width > 3'
 near merge vlat concat a b --out c
 near --version vlat version
-expect 2 'no such verb; there are info, .*gc$' vlat zebra a.lmdb
+expect 2 'no such verb; there are info, .*gc, average$' vlat zebra a.lmdb
 near --to vlat export --format musubi a
 near --from vlat import --format musubi a
 near --out vlat merge a b --output c
