@@ -32,7 +32,7 @@ void cuda_norm(vt_dev *d, vt_tensor *y, vt_tensor *stats, const vt_tensor *x, co
     const vt_tensor *const t[VK_NORM_OPERANDS] = { y, x, w ? &we : NULL, b ? &be : NULL, shift,
                                                    scale, stats ? &se : NULL };
     if (cuda_walk(d, &s.w, "norm", VK_NORM_OPERANDS, t, false))
-        cuda_ok(d, vk_norm(d->stream, &s), "norm");
+        cuda_ok(d, (s.w.whole ? vk_norm_whole : vk_norm)(d->stream, &s), "norm");
 }
 
 /* The inputs of the sums of norm's gradient, expanded to x's shape. */
@@ -81,7 +81,7 @@ static void norm_dx(vt_dev *d, vt_tensor *dx, const norm_in *in, bool rms)
     const vt_tensor *const t[VK_DX_OPERANDS] = { dx, in->dy, in->x, in->w, in->scale, in->stats };
 
     if (cuda_walk(d, &s.w, "norm", VK_DX_OPERANDS, t, false))
-        cuda_ok(d, vk_norm_dx(d->stream, &s), "norm");
+        cuda_ok(d, (s.w.whole ? vk_norm_dx_whole : vk_norm_dx)(d->stream, &s), "norm");
     vt_wrote(dx);
 }
 

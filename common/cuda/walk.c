@@ -58,6 +58,21 @@ static void measure(vk_walk *w)
     }
 }
 
+/* Whether packs of all operands are loaded by 16 bytes; an operand of step 0 has none. */
+static bool whole(const vk_walk *w)
+{
+    bool yes = w->n % 8 == 0 && w->n <= 1 << 28 && !w->far;
+
+    for (int o = 0; o < VK_OPERANDS; o++) {
+        if (!w->data[o] || w->step[o] == 0)
+            continue;
+        yes &= w->step[o] == 1 && w->type[o] <= VK_BF16 && ((uintptr_t)w->data[o] & 15) == 0;
+        for (int i = 0; i < w->nd; i++)
+            yes &= w->stride[i][o] % 16 == 0;
+    }
+    return yes;
+}
+
 bool cuda_walk(vt_dev *d, vk_walk *w, const char *op, int k, const vt_tensor *const *t, bool join)
 {
     const int64_t most = INT32_MAX;
@@ -92,6 +107,7 @@ bool cuda_walk(vt_dev *d, vk_walk *w, const char *op, int k, const vt_tensor *co
     w->rows = (uint32_t)rows;
     w->packs = (uint32_t)packs;
     measure(w);
+    w->whole = whole(w);
     if (!__builtin_mul_overflow(rows, packs, &all) && all <= most)
         return true;
     cuda_fault(d, VC_EINVAL, "%s: more than 2^31 packs of eight elements are not possible", op);

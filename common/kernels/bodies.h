@@ -24,15 +24,17 @@
 #define VK_TEAM_BLOCKS(rows, teams) (((rows) + (teams) - 1) / (teams))
 #define VK_EACH_TEAM(row, part, rows, teams)                                                       \
     vk_team part = vk_team_part(t, (teams));                                                       \
-    for (uint64_t row = (uint64_t)block * (teams) + (uint32_t)(t.lane / part.lanes),               \
+    for (uint64_t row = (uint64_t)block * (teams) +                                                \
+                        (uint32_t)(t.lane >> vk_log2((uint32_t)part.lanes)),                       \
                   row##_end_ = (uint64_t)(block + 1) * (teams);                                    \
          row < row##_end_ && row < (uint64_t)(rows);                                               \
-         row += (uint32_t)(t.lanes / part.lanes))
+         row += (uint32_t)(t.lanes >> vk_log2((uint32_t)part.lanes)))
 
+/* Both numbers are powers of two. */
 VK_HD vk_team vk_team_part(vk_team t, uint32_t teams)
 {
-    int lanes = t.lanes < (int)teams ? 1 : t.lanes / (int)teams;
-    vk_team part = { t.lane % lanes, lanes, t.scratch };
+    int lanes = t.lanes < (int)teams ? 1 : t.lanes >> vk_log2(teams);
+    vk_team part = { t.lane & (lanes - 1), lanes, t.scratch };
 
     return part;
 }
@@ -81,6 +83,21 @@ VK_HD vk_f8 vk_load_or(const vk_walk *w, int o, const char *p, int64_t i, int n,
     for (int j = 0; j < 8; j++)
         r.v[j] = none;
     return r;
+}
+
+/* Bytes in front of element i of a row of whole packs. */
+VK_HD uint32_t vk_whole_bytes(const vk_walk *w, int o, int64_t i)
+{
+    return (uint32_t)i << (w->type[o] == VK_BF16 ? 1 : 2);
+}
+
+/* The same of a row of whole packs, if `whole`, a constant of the kernel. */
+VK_HD vk_f8 vk_load_row(const vk_walk *w, int o, const char *p, int64_t i, int n, float none,
+                        int whole)
+{
+    if (whole && w->data[o])
+        return vk_load8_whole(p + vk_whole_bytes(w, o, i), w->type[o]);
+    return vk_load_or(w, o, p, i, n, none);
 }
 
 VK_HD void vk_write(const vk_walk *w, int o, char *p, int n, vk_f8 x, int adds)
@@ -155,207 +172,7 @@ VK_HD void vk_move_body(const vk_move_args *s, uint32_t block, vk_team t)
     }
 }
 
-/* ---- norms ---- */
-
-#define VK_EACH_PACK(i, n, w, t)                                                                   \
-    for (int64_t i = (int64_t)(t).lane * 8, n; i < (w)->n && (n = vk_left((w), i));                \
-         i += (int64_t)(t).lanes * 8)
-
-/* Two f32: memcpy would become eight accesses of a byte. */
-VK_HD void vk_get_pair(float to[2], const char *from)
-{
-    to[0] = ((const float *)from)[0];
-    to[1] = ((const float *)from)[1];
-}
-
-VK_HD void vk_put_pair(char *to, const float from[2])
-{
-    ((float *)to)[0] = from[0];
-    ((float *)to)[1] = from[1];
-}
-
-/* stats = mean and 1/sqrt(var + eps), or for rms 0 and 1/sqrt(mean(x^2) + eps) */
-VK_HD void vk_norm_stats(const vk_walk *w, const char *x, float eps, int rms, vk_team t,
-                         float stats[2])
-{
-    vk_f8 sum = { { 0 } }, square = { { 0 } };
-
-    stats[0] = 0;
-    if (!rms) {
-        VK_EACH_PACK(i, n, w, t) {
-            vk_f8 v = vk_load_or(w, VK_NORM_X, x, i, (int)n, 0);
-            VK_UNROLL
-            for (int j = 0; j < 8; j++)
-                sum.v[j] += v.v[j];
-        }
-        stats[0] = vk_team_sum(t, vk_sum8(sum)) / (float)w->n;
-    }
-    VK_EACH_PACK(i, n, w, t) {
-        vk_f8 v = vk_load_or(w, VK_NORM_X, x, i, (int)n, 0);
-        VK_UNROLL
-        for (int j = 0; j < 8; j++) {
-            float d = j < n ? v.v[j] - stats[0] : 0.0f;
-            square.v[j] += d * d;
-        }
-    }
-    stats[1] = 1.0f / sqrtf(vk_team_sum(t, vk_sum8(square)) / (float)w->n + eps);
-}
-
-/* The packs of a row that a lane keeps in registers, if no lane has more. */
-enum { VK_KEPT = 2 };
-VK_HD int vk_keeps(const vk_walk *w, vk_team t)
-{
-    return w->packs <= VK_KEPT * (uint32_t)t.lanes;
-}
-
-/* The number of elements, 0..8, of this lane's kept pack k, which begins at element i. */
-#define VK_EACH_KEPT(k, i, n, w, t)                                                                \
-    VK_UNROLL                                                                                      \
-    for (int k = 0; k < VK_KEPT; k++)                                                              \
-        for (int i = ((t).lane + k * (t).lanes) * 8, n = i < (w)->n ? vk_left((w), i) : 0; n > 0;  \
-             n = 0)
-
-/* stats of a row of kept packs x, as vk_norm_stats computes them. */
-VK_HD void vk_norm_stats_kept(const vk_walk *w, const char *p, float eps, int rms, vk_team t,
-                              float stats[2], vk_f8 *x)
-{
-    vk_f8 sum = { { 0 } }, square = { { 0 } };
-
-    VK_EACH_KEPT(k, i, n, w, t) {
-        x[k] = vk_load_or(w, VK_NORM_X, p, i, n, 0);
-        VK_UNROLL
-        for (int j = 0; j < 8; j++)
-            sum.v[j] += x[k].v[j];
-    }
-    stats[0] = rms ? 0.0f : vk_team_sum(t, vk_sum8(sum)) / (float)w->n;
-    VK_EACH_KEPT(k, i, n, w, t) {
-        VK_UNROLL
-        for (int j = 0; j < 8; j++) {
-            float d = j < n ? x[k].v[j] - stats[0] : 0.0f;
-            square.v[j] += d * d;
-        }
-    }
-    stats[1] = 1.0f / sqrtf(vk_team_sum(t, vk_sum8(square)) / (float)w->n + eps);
-}
-
-/* Computes a pack of y from x: ((x - mean) rstd w + b)(1 + scale) + shift */
-VK_HD void vk_norm_pack(const vk_walk *w, char *const *p, const float *stats, int64_t i, int n,
-                        vk_f8 x)
-{
-    vk_f8 wi = vk_load_or(w, VK_NORM_W, p[VK_NORM_W], i, n, 1), y;
-    vk_f8 b = vk_load_or(w, VK_NORM_B, p[VK_NORM_B], i, n, 0);
-    vk_f8 shift = vk_load_or(w, VK_NORM_SHIFT, p[VK_NORM_SHIFT], i, n, 0);
-    vk_f8 scale = vk_load_or(w, VK_NORM_SCALE, p[VK_NORM_SCALE], i, n, 0);
-
-    VK_UNROLL
-    for (int j = 0; j < 8; j++) {
-        float v = (x.v[j] - stats[0]) * stats[1] * wi.v[j] + b.v[j];
-        y.v[j] = v + v * scale.v[j] + shift.v[j];
-    }
-    vk_write(w, VK_NORM_Y, p[VK_NORM_Y] + i * w->size[VK_NORM_Y], n, y, 0);
-}
-
-VK_HD void vk_norm_row(const vk_norm_args *s, uint32_t row, vk_team t)
-{
-    const vk_walk *w = &s->w;
-    char *p[VK_NORM_OPERANDS];
-    float stats[2];
-
-    vk_place(w, VK_NORM_OPERANDS, row, 0, p);
-    if (vk_keeps(w, t)) {
-        vk_f8 x[VK_KEPT];
-        vk_norm_stats_kept(w, p[VK_NORM_X], s->eps, s->rms, t, stats, x);
-        VK_EACH_KEPT(k, i, n, w, t)
-            vk_norm_pack(w, p, stats, i, n, x[k]);
-    } else {
-        vk_norm_stats(w, p[VK_NORM_X], s->eps, s->rms, t, stats);
-        VK_EACH_PACK(i, n, w, t)
-            vk_norm_pack(w, p, stats, i, (int)n,
-                         vk_load_or(w, VK_NORM_X, p[VK_NORM_X], i, (int)n, 0));
-    }
-    if (w->data[VK_NORM_STATS] && t.lane == 0)
-        vk_put_pair(p[VK_NORM_STATS], stats);
-}
-
-VK_HD void vk_norm_body(const vk_norm_args *s, uint32_t block, vk_team t)
-{
-    VK_EACH_TEAM(row, part, s->w.rows, s->teams)
-        vk_norm_row(s, (uint32_t)row, part);
-}
-
-/* xhat and g = dy (1 + scale) w of a pack; lanes past the end have g = 0 */
-VK_HD void vk_norm_terms(const vk_walk *w, char *const *p, const float *stats, int64_t i, int n,
-                         vk_f8 *xhat, vk_f8 *g)
-{
-    vk_f8 dy = vk_load_or(w, VK_DX_DY, p[VK_DX_DY], i, n, 0);
-    vk_f8 x = vk_load_or(w, VK_DX_X, p[VK_DX_X], i, n, 0);
-    vk_f8 wi = vk_load_or(w, VK_DX_W, p[VK_DX_W], i, n, 1);
-    vk_f8 scale = vk_load_or(w, VK_DX_SCALE, p[VK_DX_SCALE], i, n, 0);
-
-    VK_UNROLL
-    for (int j = 0; j < 8; j++) {
-        xhat->v[j] = (x.v[j] - stats[0]) * stats[1];
-        g->v[j] = (dy.v[j] + dy.v[j] * scale.v[j]) * wi.v[j];
-    }
-}
-
-/* Adds the terms of dx's two means. */
-VK_HD void vk_norm_dx_add(vk_f8 *sum, vk_f8 *product, vk_f8 xhat, vk_f8 g)
-{
-    VK_UNROLL
-    for (int j = 0; j < 8; j++) {
-        sum->v[j] += g.v[j];
-        product->v[j] += g.v[j] * xhat.v[j];
-    }
-}
-
-/* dx = rstd (g - mean(g) - xhat mean(g xhat)); rms: without mean(g) */
-VK_HD void vk_norm_dx_row(const vk_norm_dx_args *s, uint32_t row, vk_team t)
-{
-    const vk_walk *w = &s->w;
-    const int keeps = vk_keeps(w, t);
-    char *p[VK_DX_OPERANDS];
-    vk_f8 sum = { { 0 } }, product = { { 0 } }, xhat[VK_KEPT], g[VK_KEPT], dx;
-    float stats[2];
-
-    vk_place(w, VK_DX_OPERANDS, row, 0, p);
-    vk_get_pair(stats, p[VK_DX_STATS]);
-    if (keeps) {
-        VK_EACH_KEPT(k, i, n, w, t) {
-            vk_norm_terms(w, p, stats, i, n, &xhat[k], &g[k]);
-            vk_norm_dx_add(&sum, &product, xhat[k], g[k]);
-        }
-    } else {
-        VK_EACH_PACK(i, n, w, t) {
-            vk_norm_terms(w, p, stats, i, (int)n, &xhat[0], &g[0]);
-            vk_norm_dx_add(&sum, &product, xhat[0], g[0]);
-        }
-    }
-    float mean = s->rms ? 0.0f : vk_team_sum(t, vk_sum8(sum)) / (float)w->n;
-    float slope = vk_team_sum(t, vk_sum8(product)) / (float)w->n;
-    if (keeps) {
-        VK_EACH_KEPT(k, i, n, w, t) {
-            VK_UNROLL
-            for (int j = 0; j < 8; j++)
-                dx.v[j] = stats[1] * (g[k].v[j] - mean - xhat[k].v[j] * slope);
-            vk_write(w, VK_DX_DX, p[VK_DX_DX] + i * w->size[VK_DX_DX], n, dx, s->adds);
-        }
-        return;
-    }
-    VK_EACH_PACK(i, n, w, t) {
-        vk_norm_terms(w, p, stats, i, (int)n, &xhat[0], &g[0]);
-        VK_UNROLL
-        for (int j = 0; j < 8; j++)
-            dx.v[j] = stats[1] * (g[0].v[j] - mean - xhat[0].v[j] * slope);
-        vk_write(w, VK_DX_DX, p[VK_DX_DX] + i * w->size[VK_DX_DX], (int)n, dx, s->adds);
-    }
-}
-
-VK_HD void vk_norm_dx_body(const vk_norm_dx_args *s, uint32_t block, vk_team t)
-{
-    VK_EACH_TEAM(row, part, s->w.rows, s->teams)
-        vk_norm_dx_row(s, (uint32_t)row, part);
-}
+#include "common/kernels/norm.h"
 
 /* ---- sums over rows ---- */
 
@@ -559,7 +376,9 @@ int vk_update(void *stream, vf_rule rule, const vk_update_args *s)
 
 VK_KERNEL(move, vk_move_args, VK_BLOCKS((uint64_t)s->w.rows * s->w.packs))
 VK_TEAM_KERNEL(norm, vk_norm_args, VK_TEAM_BLOCKS(s->w.rows, s->teams))
+VK_TEAM_KERNEL(norm_whole, vk_norm_args, VK_TEAM_BLOCKS(s->w.rows, s->teams))
 VK_TEAM_KERNEL(norm_dx, vk_norm_dx_args, VK_TEAM_BLOCKS(s->w.rows, s->teams))
+VK_TEAM_KERNEL(norm_dx_whole, vk_norm_dx_args, VK_TEAM_BLOCKS(s->w.rows, s->teams))
 VK_KERNEL(columns, vk_columns_args, VK_BLOCKS((uint64_t)s->targets * s->slices * s->w.packs))
 VK_KERNEL(columns_end, vk_columns_args, VK_BLOCKS((uint64_t)s->targets * s->w.packs))
 VK_TEAM_KERNEL(sums, vk_sums_args, VK_TEAM_BLOCKS((uint64_t)s->targets * s->slices, s->teams))
@@ -573,7 +392,7 @@ VK_KERNEL(embedding, vk_embedding_args, VK_BLOCKS(s->count * (uint64_t)((s->n + 
 VK_TEAM_KERNEL(group_sums, vk_group_args, (uint64_t)s->n * s->groups * s->parts)
 VK_KERNEL(group_stats, vk_group_args, VK_BLOCKS((uint64_t)s->n * s->groups))
 VK_KERNEL(group_apply, vk_group_args,
-          VK_BLOCKS((uint64_t)s->n * s->positions * ((s->c + 7) / 8)))
+          VK_BLOCKS((uint64_t)s->n * VK_GROUP_RUNS(s) * ((s->c + 7) / 8)))
 VK_KERNEL(nearest, vk_resize_args,
           VK_BLOCKS((uint64_t)s->n * s->t * s->h * s->w * ((s->c + 7) / 8)))
 VK_KERNEL(pool_frames, vk_resize_args,

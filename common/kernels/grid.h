@@ -81,45 +81,77 @@ VK_HD int64_t vk_group_place(const vk_group_args *s, uint32_t n, uint32_t i)
     return (((int64_t)n * s->mt + f) * s->mh + h * s->mh / s->h) * s->mw + w * s->mw / s->w;
 }
 
-/* y = silu(((x - mean) rstd w + b) scale + shift) for a pack of channels */
-VK_HD void vk_group_apply_body(const vk_group_args *s, uint32_t block, vk_team t)
-{
-    uint32_t packs = (s->c + 7) / 8, each = s->c / s->groups;
+/* What the positions of a sample share for a pack of channels: k channels from c on. */
+typedef struct vk_group_pack {
+    uint32_t n, c;
+    int k;
+    vk_f8 w, b, mean, rstd;
+} vk_group_pack;
 
-    VK_EACH(u, (uint64_t)s->n * s->positions * packs) {
-        uint64_t position = u / packs;
-        uint32_t n = (uint32_t)(position / s->positions);
-        uint32_t i = (uint32_t)(position - (uint64_t)n * s->positions);
-        uint32_t c = (uint32_t)(u - position * packs) * 8;
-        int k = s->c - c < 8 ? (int)(s->c - c) : 8;
-        int64_t at = (int64_t)position * s->c + c;
-        vk_f8 v = vk_load8(s->x + at * vk_size(s->x_type), s->x_type, 1, k);
-        vk_f8 w = vk_load8(s->weight + c * vk_size(s->w_type), s->w_type, 1, k);
-        vk_f8 b = vk_load8(s->bias + c * vk_size(s->b_type), s->b_type, 1, k);
-        uint32_t g = c / each, end = (g + 1) * each - c;
-        const float *stats = s->stats + 2 * ((uint64_t)n * s->groups + g);
-        float mean = stats[0], rstd = stats[1];
-        VK_UNROLL
-        for (int j = 0; j < 8; j++) {
-            if ((uint32_t)j == end && j < k) { /* the next group begins */
-                end += each;
-                stats += 2;
-                mean = stats[0], rstd = stats[1];
-            }
-            v.v[j] = (v.v[j] - mean) * rstd * w.v[j] + b.v[j];
+VK_HD vk_group_pack vk_group_pack_of(const vk_group_args *s, uint32_t n, uint32_t c)
+{
+    uint32_t each = s->c / s->groups, g = c / each, end = (g + 1) * each - c;
+    const float *stats = s->stats + 2 * ((uint64_t)n * s->groups + g);
+    float mean = stats[0], rstd = stats[1];
+    vk_group_pack p;
+
+    p.n = n;
+    p.c = c;
+    p.k = s->c - c < 8 ? (int)(s->c - c) : 8;
+    p.w = vk_load8(s->weight + c * vk_size(s->w_type), s->w_type, 1, p.k);
+    p.b = vk_load8(s->bias + c * vk_size(s->b_type), s->b_type, 1, p.k);
+    VK_UNROLL
+    for (int j = 0; j < 8; j++) {
+        if ((uint32_t)j == end && j < p.k) {   /* the next group begins */
+            end += each;
+            stats += 2;
+            mean = stats[0], rstd = stats[1];
         }
-        if (s->scale) {
-            int64_t z = (vk_group_place(s, n, i) * s->c + c) * vk_size(s->m_type);
-            vk_f8 scale = vk_load8(s->scale + z, s->m_type, 1, k);
-            vk_f8 shift = vk_load8(s->shift + z, s->m_type, 1, k);
-            VK_UNROLL
-            for (int j = 0; j < 8; j++)
-                v.v[j] = v.v[j] * scale.v[j] + shift.v[j];
-        }
+        p.mean.v[j] = mean;
+        p.rstd.v[j] = rstd;
+    }
+    return p;
+}
+
+/* y = silu(((x - mean) rstd w + b) scale + shift) at a position */
+VK_HD void vk_group_at(const vk_group_args *s, const vk_group_pack *p, uint32_t i)
+{
+    int64_t at = ((int64_t)p->n * s->positions + i) * s->c + p->c;
+    vk_f8 v = vk_load8(s->x + at * vk_size(s->x_type), s->x_type, 1, p->k);
+
+    VK_UNROLL
+    for (int j = 0; j < 8; j++)
+        v.v[j] = (v.v[j] - p->mean.v[j]) * p->rstd.v[j] * p->w.v[j] + p->b.v[j];
+    if (s->scale) {
+        int64_t z = (vk_group_place(s, p->n, i) * s->c + p->c) * vk_size(s->m_type);
+        vk_f8 scale = vk_load8(s->scale + z, s->m_type, 1, p->k);
+        vk_f8 shift = vk_load8(s->shift + z, s->m_type, 1, p->k);
         VK_UNROLL
         for (int j = 0; j < 8; j++)
-            v.v[j] = s->silu ? vk_silu(v.v[j]) : v.v[j];
-        vk_store8(s->y + at * vk_size(s->y_type), s->y_type, 1, k, v);
+            v.v[j] = v.v[j] * scale.v[j] + shift.v[j];
+    }
+    VK_UNROLL
+    for (int j = 0; j < 8; j++)
+        v.v[j] = s->silu ? vk_silu(v.v[j]) : v.v[j];
+    vk_store8(s->y + at * vk_size(s->y_type), s->y_type, 1, p->k, v);
+}
+
+/* A lane takes a pack of VK_GROUP_RUN successive positions. */
+#define VK_GROUP_RUNS(s) (((s)->positions + VK_GROUP_RUN - 1) / VK_GROUP_RUN)
+enum { VK_GROUP_RUN = 4 };
+VK_HD void vk_group_apply_body(const vk_group_args *s, uint32_t block, vk_team t)
+{
+    uint32_t packs = (s->c + 7) / 8, runs = VK_GROUP_RUNS(s);
+
+    VK_EACH(u, (uint64_t)s->n * runs * packs) {
+        uint64_t run = u / packs;
+        uint32_t n = (uint32_t)(run / runs);
+        uint32_t i = (uint32_t)(run - (uint64_t)n * runs) * VK_GROUP_RUN;
+        vk_group_pack p = vk_group_pack_of(s, n, (uint32_t)(u - run * packs) * 8);
+        VK_UNROLL
+        for (uint32_t k = 0; k < VK_GROUP_RUN; k++)
+            if (i + k < s->positions)
+                vk_group_at(s, &p, i + k);
     }
 }
 

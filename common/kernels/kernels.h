@@ -64,6 +64,7 @@ typedef struct vk_norm_args {
     uint32_t teams;
 } vk_norm_args;
 int vk_norm(void *stream, const vk_norm_args *s);
+int vk_norm_whole(void *stream, const vk_norm_args *s);        /* the same, if w.whole */
 
 /* Computes dx; vk_columns computes the gradients that are sums over rows. */
 enum { VK_DX_DX, VK_DX_DY, VK_DX_X, VK_DX_W, VK_DX_SCALE, VK_DX_STATS, VK_DX_OPERANDS };
@@ -73,6 +74,7 @@ typedef struct vk_norm_dx_args {
     uint32_t teams;
 } vk_norm_dx_args;
 int vk_norm_dx(void *stream, const vk_norm_dx_args *s);
+int vk_norm_dx_whole(void *stream, const vk_norm_dx_args *s);
 
 /* ---- sums over rows: each target is the sum of `per` successive rows ---- */
 

@@ -67,21 +67,21 @@ VK_HD vk_levels vk_levels_of(int has_sign)
     return l;
 }
 
-VK_HD float vk_decade(int e)                   /* 10^-e */
+VK_HD float vk_decade(int e)                   /* 10^-e, e 0..7 */
 {
+#ifdef __CUDA_ARCH__                           /* a table would be in each lane's memory */
+    float a = e & 1 ? 1e-1f : 1.0f, b = e & 1 ? 1e-3f : 1e-2f;
+    float c = e & 1 ? 1e-5f : 1e-4f, d = e & 1 ? 1e-7f : 1e-6f;
+
+    return e & 4 ? (e & 2 ? d : c) : (e & 2 ? b : a);
+#else
     const float d[8] = { 1.0f, 1e-1f, 1e-2f, 1e-3f, 1e-4f, 1e-5f, 1e-6f, 1e-7f };
 
     return d[e];
-}
-
-VK_HD int vk_log2(uint32_t n)
-{
-#ifdef __CUDA_ARCH__
-    return 31 - __clz((int)n);
-#else
-    return 31 - __builtin_clz(n);
 #endif
 }
+
+VK_HD float vk_half_to(int j) { return vk_float((uint32_t)(127 - j) << 23); }      /* 2^-j */
 
 /* Returns the value of level n, first - 1 (value 0) to 2^(top+1) (value 1). */
 VK_HD float vk_level(vk_levels l, int n)
@@ -91,24 +91,30 @@ VK_HD float vk_level(vk_levels l, int n)
     int j = vk_log2((uint32_t)n);
     if (j > l.top)
         return 1.0f;
-    float part = ((float)(n - (1 << j)) + 0.5f) / (float)(1 << j);
+    float part = ((float)(n - (1 << j)) + 0.5f) * vk_half_to(j);
     return vk_decade(l.top - j) * (0.1f + 0.9f * part);
 }
 
 /* Returns the level nearest to x in 0..1. Inside a decade it is the level of the part that contains
- * x; at a decade's ends a neighbour may be nearer. */
+ * x, as far as rounding shows, or its neighbour on x's side. */
 VK_HD int vk_nearest_level(vk_levels l, float x)
 {
     int j = l.top;
+    float decade = 1.0f, inverse = 1.0f;
 
-    while (j > l.first - 1 && x < vk_decade(l.top - j + 1))
-        j--;
-    float parts = (float)(1 << j), at = (x / vk_decade(l.top - j) - 0.1f) / 0.9f * parts;
-    int n = (1 << j) + (int)fminf(fmaxf(at, 0.0f), parts - 1.0f);
-    float here = fabsf(x - vk_level(l, n));
-    if (fabsf(x - vk_level(l, n - 1)) < here)
-        return n - 1;
-    return fabsf(x - vk_level(l, n + 1)) < here ? n + 1 : n;
+    VK_UNROLL
+    for (int e = 1; e <= l.top - l.first + 1; e++) {
+        int below = x < vk_decade(e);
+        j -= below;
+        decade = below ? vk_decade(e) : decade;
+        inverse = below ? 1.0f / vk_decade(e) : inverse;
+    }
+    float parts = (float)(1 << j), at = (x * inverse - 0.1f) * (1.0f / 0.9f) * parts;
+    int part = (int)fminf(fmaxf(at, 0.0f), parts - 1.0f), n = (1 << j) + part;
+    float level = n < l.first ? 0.0f
+                              : decade * (0.1f + 0.9f * (((float)part + 0.5f) * vk_half_to(j)));
+    int aside = x < level ? n - 1 : n + 1;
+    return fabsf(x - vk_level(l, aside)) < fabsf(x - level) ? aside : n;
 }
 
 /* In codes of the first moment 127 is 0 and 255 is 1; -1 has no code. */

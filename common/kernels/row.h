@@ -30,6 +30,16 @@
 #define VK_UNROLL
 #endif
 
+/* Returns floor(log2 n) of n >= 1. */
+VK_HD int vk_log2(uint32_t n)
+{
+#ifdef __CUDA_ARCH__
+    return 31 - __clz((int)n);
+#else
+    return 31 - __builtin_clz(n);
+#endif
+}
+
 /* ---- teams ---- */
 
 enum { VK_THREADS = 256, VK_WARP = 32 };       /* threads of a block, of a warp */
@@ -168,12 +178,19 @@ VK_HD float vk_widen(uint32_t b, vk_small s)
     int bits = s.exponent + s.mantissa;
     uint32_t sign = (b >> bits & 1u) << 31, mag = (b & ((1u << bits) - 1u)) << (23 - s.mantissa);
     uint32_t lift = 128u - (1u << (s.exponent - 1)), top = ((1u << s.exponent) - 1u) << 23;
+    int none = s.ieee ? mag >= top : (b & 0x7fu) == 0x7fu;
+#ifdef __CUDA_ARCH__                           /* a GPU's kernels multiply subnormals exactly */
+    uint32_t u = vk_bits(vk_float(mag) * vk_float((lift + 127u) << 23));
+
+    u = none ? mag | 0xffu << 23 : u;
+#else
     uint32_t u = mag + (lift << 23);
 
-    if (s.ieee ? mag >= top : (b & 0x7fu) == 0x7fu)
+    if (none)
         u = mag | 0xffu << 23;
     else if (mag < 1u << 23)
         u = vk_bits(vk_float(u + (1u << 23)) - vk_float((lift + 1u) << 23));
+#endif
     return vk_float(u | sign);
 }
 
@@ -263,41 +280,87 @@ VK_HD int vk_whole(const void *p, int64_t step, int n)
     return step == 1 && n == 8 && ((uintptr_t)p & 15) == 0;
 }
 
+/* Loads a pack of bf16 or f32 from an address that vk_whole allows. */
+VK_HD vk_f8 vk_load8_whole(const char *p, int type)
+{
+    vk_f8 r;
+    vk_quad a = vk_load_quad(p);
+
+    if (type == VK_BF16) {
+        VK_UNROLL
+        for (int i = 0; i < 4; i++) {
+            r.v[2 * i] = vk_float(a.u[i] << 16);
+            r.v[2 * i + 1] = vk_float(a.u[i] & 0xffff0000u);
+        }
+        return r;
+    }
+    vk_quad b = vk_load_quad(p + 16);
+    VK_UNROLL
+    for (int i = 0; i < 4; i++) {
+        r.v[i] = vk_float(a.u[i]);
+        r.v[4 + i] = vk_float(b.u[i]);
+    }
+    return r;
+}
+
+VK_HD void vk_store8_whole(char *p, int type, vk_f8 x)
+{
+    vk_quad a, b;
+
+    if (type == VK_BF16) {
+        VK_UNROLL
+        for (int i = 0; i < 4; i++)
+            a.u[i] = vk_to_bf16_pair(x.v[2 * i], x.v[2 * i + 1]);
+        vk_store_quad(p, a);
+        return;
+    }
+    VK_UNROLL
+    for (int i = 0; i < 4; i++) {
+        a.u[i] = vk_bits(x.v[i]);
+        b.u[i] = vk_bits(x.v[4 + i]);
+    }
+    vk_store_quad(p, a);
+    vk_store_quad(p + 16, b);
+}
+
+/* Loads n (1..8) bytes `step` apart, eight in one access where their address allows it. */
+VK_HD void vk_load_bytes(const char *p, int64_t step, int n, uint32_t u[8])
+{
+    if (step == 1 && n == 8 && ((uintptr_t)p & 7) == 0) {
+        uint64_t q = *(const uint64_t *)p;
+        VK_UNROLL
+        for (int i = 0; i < 8; i++)
+            u[i] = (uint32_t)(q >> 8 * i) & 255u;
+        return;
+    }
+    VK_UNROLL
+    for (int i = 0; i < 8; i++)
+        u[i] = i < n ? ((const uint8_t *)p)[i * step] : 0u;
+}
+
+VK_HD vk_f8 vk_widen8(const uint32_t u[8], int type)
+{
+    vk_f8 r;
+
+    VK_UNROLL
+    for (int i = 0; i < 8; i++)
+        r.v[i] = vk_widen(u[i], vk_small_of(type));
+    return r;
+}
+
 /* Loads n (1..8) elements `step` apart (0 repeats one) from p; the rest of the pack is 0. */
 VK_HD vk_f8 vk_load8(const char *p, int type, int64_t step, int n)
 {
     vk_f8 r;
 
-    if (type == VK_BF16 && vk_whole(p, step, n)) {
-        vk_quad q = vk_load_quad(p);
-        VK_UNROLL
-        for (int i = 0; i < 4; i++) {
-            r.v[2 * i] = vk_float(q.u[i] << 16);
-            r.v[2 * i + 1] = vk_float(q.u[i] & 0xffff0000u);
-        }
-        return r;
-    }
-    if (type == VK_F32 && vk_whole(p, step, n)) {
-        vk_quad a = vk_load_quad(p), b = vk_load_quad(p + 16);
-        VK_UNROLL
-        for (int i = 0; i < 4; i++) {
-            r.v[i] = vk_float(a.u[i]);
-            r.v[4 + i] = vk_float(b.u[i]);
-        }
-        return r;
-    }
-    if (vk_size(type) == 1) {
+    if (type == VK_BF16 && vk_whole(p, step, n))
+        return vk_load8_whole(p, VK_BF16);
+    if (type == VK_F32 && vk_whole(p, step, n))
+        return vk_load8_whole(p, VK_F32);
+    if (type >= VK_F8E4M3) {
         uint32_t u[8];
-        int whole = step == 1 && n == 8 && ((uintptr_t)p & 7) == 0;
-        uint64_t q = whole ? *(const uint64_t *)p : 0;
-        VK_UNROLL
-        for (int i = 0; i < 8; i++)
-            u[i] = whole ? (uint32_t)(q >> 8 * i) & 255u :
-                   i < n ? ((const uint8_t *)p)[i * step] : 0u;
-        VK_UNROLL
-        for (int i = 0; i < 8; i++)
-            r.v[i] = vk_widen(u[i], vk_small_of(type));
-        return r;
+        vk_load_bytes(p, step, n, u);
+        return type == VK_F8E4M3 ? vk_widen8(u, VK_F8E4M3) : vk_widen8(u, VK_F8E5M2);
     }
     VK_UNROLL
     for (int i = 0; i < 8; i++)
@@ -308,22 +371,11 @@ VK_HD vk_f8 vk_load8(const char *p, int type, int64_t step, int n)
 VK_HD void vk_store8(char *p, int type, int64_t step, int n, vk_f8 x)
 {
     if (type == VK_BF16 && vk_whole(p, step, n)) {
-        vk_quad q;
-        VK_UNROLL
-        for (int i = 0; i < 4; i++)
-            q.u[i] = vk_to_bf16_pair(x.v[2 * i], x.v[2 * i + 1]);
-        vk_store_quad(p, q);
+        vk_store8_whole(p, VK_BF16, x);
         return;
     }
     if (type == VK_F32 && vk_whole(p, step, n)) {
-        vk_quad a, b;
-        VK_UNROLL
-        for (int i = 0; i < 4; i++) {
-            a.u[i] = vk_bits(x.v[i]);
-            b.u[i] = vk_bits(x.v[4 + i]);
-        }
-        vk_store_quad(p, a);
-        vk_store_quad(p + 16, b);
+        vk_store8_whole(p, VK_F32, x);
         return;
     }
     VK_UNROLL

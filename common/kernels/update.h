@@ -76,23 +76,45 @@ VK_HD void vk_update8_pack(vk_rule r, const vk_update_args *s, int64_t i, int n,
 
     *w = vk_load8(s->w + i * 4, VK_F32, 1, n);
     VK_UNROLL
-    for (int j = 0; j < 8; j++) {
+    for (int k = 0; k < r.states; k++) {
+        uint32_t code[8];
+        vk_load_bytes(s->state[k] + i, 1, n, code);
         VK_UNROLL
-        for (int k = 0; k < r.states; k++) {
-            uint8_t code = j < n ? ((const uint8_t *)s->state[k])[i + j] : 0;
-            float x = r.squares >> k & 1 ? vk_v_value(code) : vk_m_value(code);
+        for (int j = 0; j < 8; j++) {
+            float x = r.squares >> k & 1 ? vk_v_value((uint8_t)code[j])
+                                         : vk_m_value((uint8_t)code[j]);
             state[k].v[j] = j < n ? x * peak[k] : 0.0f;
         }
     }
     vk_rule_eight(r, &s->step, w, state, &g);
 }
 
-/* States are computed twice, first to find the largest: cheaper than memory to keep them. */
+/* Stores the codes of n values, whose block's largest magnitude is `peak`. */
+VK_HD void vk_store_codes(char *to, int n, const vk_f8 *x, float peak, int square)
+{
+    uint64_t all = 0;
+
+    VK_UNROLL
+    for (int j = 0; j < 8; j++) {
+        float part = vk_part_of(x->v[j], peak);
+        all |= (uint64_t)(square ? vk_v_code(part) : vk_m_code(part)) << 8 * j;
+    }
+    if (n == 8 && ((uintptr_t)to & 7) == 0) {
+        *(uint64_t *)to = all;
+        return;
+    }
+    for (int j = 0; j < n; j++)
+        to[j] = (char)(all >> 8 * j & 255u);
+}
+
+/* Lanes that have more than one pack compute states twice, first to find the largest: cheaper than
+ * memory to keep them. A warp's lanes have one. */
 VK_HD void vk_update8_block(vk_rule r, const vk_update_args *s, int64_t b, vk_team t)
 {
     int64_t from = b * VK_MOMENT_BLOCK, end = from + VK_MOMENT_BLOCK;
     float old[VF_STATES], peak[VF_STATES] = { 0 };
-    vk_f8 w, state[VF_STATES];
+    vk_f8 w = { { 0 } }, state[VF_STATES] = { { { 0 } } };
+    const int kept = t.lanes * 8 >= VK_MOMENT_BLOCK;
 
     VK_UNROLL
     for (int k = 0; k < r.states; k++)
@@ -111,16 +133,12 @@ VK_HD void vk_update8_block(vk_rule r, const vk_update_args *s, int64_t b, vk_te
         peak[k] = vk_team_max(t, peak[k]);
     for (int64_t i = from + t.lane * 8; i < end; i += t.lanes * 8) {
         int n = (int)(end - i < 8 ? end - i : 8);
-        vk_update8_pack(r, s, i, n, old, &w, state);
+        if (!kept)
+            vk_update8_pack(r, s, i, n, old, &w, state);
         vk_store_both(s, i, n, w);
-        for (int j = 0; j < n; j++) {
-            VK_UNROLL
-            for (int k = 0; k < r.states; k++) {
-                float part = vk_part_of(state[k].v[j], peak[k]);
-                ((uint8_t *)s->state[k])[i + j] = r.squares >> k & 1 ? vk_v_code(part)
-                                                                     : vk_m_code(part);
-            }
-        }
+        VK_UNROLL
+        for (int k = 0; k < r.states; k++)
+            vk_store_codes(s->state[k] + i, n, &state[k], peak[k], r.squares >> k & 1);
     }
     VK_UNROLL
     for (int k = 0; k < r.states; k++)

@@ -20,6 +20,8 @@ typedef struct vk_walk {
     int64_t hop[VK_OPERANDS];                  /* between packs of a row, in bytes */
     int64_t step[VK_OPERANDS];                 /* between elements of a row; 0 repeats */
     int far;                                   /* a stride or hop has more than 32 bits */
+    int whole;                                 /* all operands but those of step 0 are bf16 or f32,
+                                                * and packs of theirs have 16-byte addresses */
     char *data[VK_OPERANDS];                   /* NULL: the operand is absent */
     int8_t type[VK_OPERANDS], size[VK_OPERANDS];
 } vk_walk;

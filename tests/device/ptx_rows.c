@@ -120,22 +120,24 @@ static void run_moves(vt_dev *host, set *s, int variant)
 static const int64_t widths[] = { 64, 128, 40, 61, 8, 256, 512, 520, 1920, 3072, 1001, 2056, 5120 };
 enum { WIDTHS = sizeof widths / sizeof *widths, NORM_KINDS = 7 };
 
-/* A norm and all its gradients, each written and then added to. */
-static void run_norms(vt_dev *host, set *s, int variant)
+/* A norm of width n and all its gradients, each written and then added to. x or y and dx begin some
+ * elements past a multiple of 16 bytes. */
+static void norms(vt_dev *host, set *s, int64_t n, int kind, size_t off_x, size_t off_y)
 {
-    const int64_t n = widths[variant % WIDTHS], rows = n <= 512 ? 21 : 3, dim[] = { 2, rows, n };
-    int kind = variant / WIDTHS;
+    const int64_t rows = n <= 512 ? 21 : 3, dim[] = { 2, rows, n };
     bool rms = kind % 2, modulated = kind / 2 == 1 || kind == 6, plain = kind / 2 == 2;
     vc_dtype type = kind == 1 || kind == 2 ? VC_F32 : VC_BF16;
     const int64_t *repeated = D(n, 0, 1);
-    vt_tensor *x = make(s, type, 3, dim, NULL), *dy = make(s, type, 3, dim, NULL);
+    vt_tensor *x = shifted(s, type, 3, dim, NULL, off_x), *dy = make(s, type, 3, dim, NULL);
     vt_tensor *w = plain ? NULL : make(s, type, 1, D(n), NULL);
     vt_tensor *b = plain || rms ? NULL : make(s, type, 1, D(n), NULL);
     vc_dtype by = kind == 3 ? VC_BF16 : VC_F32;
     vt_tensor *shift = modulated ? make(s, by, 3, dim, repeated) : NULL;
     vt_tensor *scale = modulated ? make(s, by, 3, dim, repeated) : NULL;
-    vt_tensor *y = make(s, type, 3, dim, NULL), *stats = make(s, VC_F32, 2, D(2 * rows, 2), NULL);
-    vt_tensor *dx = make(s, type, 3, dim, NULL), *dw = w ? make(s, VC_F32, 1, D(n), NULL) : NULL;
+    vt_tensor *y = shifted(s, type, 3, dim, NULL, off_y);
+    vt_tensor *stats = make(s, VC_F32, 2, D(2 * rows, 2), NULL);
+    vt_tensor *dx = shifted(s, type, 3, dim, NULL, off_y);
+    vt_tensor *dw = w ? make(s, VC_F32, 1, D(n), NULL) : NULL;
     vt_tensor *db = b ? make(s, VC_F32, 1, D(n), NULL) : NULL;
     vt_tensor *dshift = modulated ? make(s, VC_F32, 3, dim, repeated) : NULL;
     vt_tensor *dscale = modulated ? make(s, VC_F32, 3, dim, repeated) : NULL;
@@ -143,6 +145,17 @@ static void run_norms(vt_dev *host, set *s, int variant)
     host_backend.norm(host, y, stats, x, w, b, shift, scale, 1e-5f, rms);
     for (int i = 0; i < 2; i++)
         host_backend.norm_grad(host, dx, dw, db, dshift, dscale, dy, x, stats, w, b, scale, rms);
+}
+
+static void run_norms(vt_dev *host, set *s, int variant)
+{
+    norms(host, s, widths[variant % WIDTHS], variant / WIDTHS, 0, 0);
+}
+
+/* One operand is off 16 bytes, so that its row has no whole packs: kernels for any rows. */
+static void run_ragged_norms(vt_dev *host, set *s, int variant)
+{
+    norms(host, s, variant % 2 ? 5120 : 512, variant / 4, variant / 2 % 2, !(variant / 2 % 2));
 }
 
 /* Norms of a view, as q and k of one product [.., 3 heads, n], and at addresses off 16 bytes. */
@@ -423,6 +436,7 @@ const row ptx_rows[] = {
     { "copies", run_copies, 25, 0, 0 },
     { "moves", run_moves, 4, 0, 0 },
     { "norms", run_norms, WIDTHS * NORM_KINDS, 1e-5, 8e-3 },
+    { "ragged norms", run_ragged_norms, 4 * NORM_KINDS, 1e-5, 8e-3 },
     { "norms of views", run_norm_views, 8, 1e-5, 8e-3 },
     { "sums", run_sums, 8, 1e-5, 8e-3 },
     { "rope", run_rope, 8, 1e-6, 8e-3 },

@@ -1,4 +1,5 @@
 /* ptx_run.c - runs PTX; see ptx.h */
+#include <fenv.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -409,8 +410,12 @@ int ptx_run(ptx *p, const char *name, const void *args, size_t bytes, uint64_t f
     m->err = err;
     m->rc = 0;
     f->runs++;
+    fenv_t own;
+    fegetenv(&own);
+    fesetenv(FE_DFL_ENV);                      /* a GPU keeps subnormals, which this thread may not */
     for (uint64_t b = 0; b < blocks && !m->rc; b++)
         run_block(m, f, first + (backwards ? blocks - 1 - b : b), backwards);
+    fesetenv(&own);
     return m->rc;
 }
 

@@ -153,9 +153,10 @@ static const struct mutant {
 } mutants[] = {
     /* a shuffle from the wrong lane, a barrier less, a store and a load 16 bytes off, a pack of
      * which one half is wrong, a comparison that takes one element more */
-    { "norm", "shfl.sync.bfly.b32 \t#, #, #,", "shfl.sync.bfly.b32 \t#, #, 3,", "norms" },
-    { "norm", "bar.sync \t0;", "", "norms" },
-    { "norm_dx", "shfl.sync.bfly.b32 \t#, #, #,", "shfl.sync.bfly.b32 \t#, #, 3,", "norms" },
+    { "norm", "shfl.sync.bfly.b32 \t#, #, #,", "shfl.sync.bfly.b32 \t#, #, 3,", "ragged norms" },
+    { "norm_whole", "shfl.sync.bfly.b32 \t#, #, #,", "shfl.sync.bfly.b32 \t#, #, 3,", "norms" },
+    { "norm_whole", "bar.sync \t0;", "", "norms" },
+    { "norm_dx_whole", "shfl.sync.bfly.b32 \t#, #, #,", "shfl.sync.bfly.b32 \t#, #, 3,", "norms" },
     { "map_ADD", "st.global.v4.u32 \t[#],", "st.global.v4.u32 \t[#+16],", "maps" },
     { "map_ADD", "st.global.v4.u32 \t[#],", "st.global.v4.u32 \t[#+8],", "maps" },
     { "rope", "ld.global.v4.u32 \t{#, #, #, #}", "ld.global.v4.u32 \t{#, #, #, %r1}", "rope" },

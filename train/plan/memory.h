@@ -15,10 +15,10 @@ int vtrain_memory_place(vtrain *t, vc_err *err);
 bool vtrain_memory_holds(const vtrain *t, const vt_usage *use);
 /* VC_ENOMEM if the plan is above --memory_limit; a plan above the free memory is a warning. */
 int vtrain_memory_check(const vtrain *t, vc_err *err);
-/* After a step in which a micro-batch of the group had no memory in spite of the plan, on the ranks
- * that give `lacks`: with --gradient_checkpointing=auto, plans the group again on all ranks, with the
- * next number of recomputed blocks that needs less on those. *made is false, and nothing changes, if
- * there is none. Fails if ranks cannot agree. Collective. */
+/* After a step in which a micro-batch of the group had no memory in spite of the plan, on the
+ * ranks that give `lacks`: with --gradient_checkpointing=auto, plans the group again on all ranks,
+ * with the next number of recomputed blocks that needs less on those. *made is false, and nothing
+ * changes, if there is none. Fails if ranks cannot agree. Collective. */
 int vtrain_memory_less(vtrain *t, uint32_t group, bool lacks, bool *made, vc_err *err);
 /* Adds to an error of a step the group's bucket and, where memory ran out, the flags that would
  * need less; returns rc. */
