@@ -576,10 +576,10 @@ int vprep_identify(vprep *p, bool hash, vc_err *err)
         if (hash)
             rc = hash_part(p, part, vc_text_slots[i], err);
         if (!rc)
-            rc = f->text[i]->open(&t, &part->opts, &p->encoders.text[i], err);
+            rc = text_open(&t, f->text[i], &part->opts, &p->encoders.text[i], err);
         if (!rc)
             rc = check_width(p, i, err);
-        f->text[i]->close(t);
+        text_close(t);
     }
     vae *v = NULL;
     if (!rc && hash)

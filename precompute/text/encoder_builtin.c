@@ -17,9 +17,10 @@
 
 enum { TOKENS = 32, WIDTH = 256, BATCH = 4 };
 
-static int open_words(void **model, const encoder_opts *o, text_info *info, vc_err *err)
+static int open_words(void **model, const void *kind, const encoder_opts *o, text_info *info,
+                      vc_err *err)
 {
-    (void)o, (void)err;
+    (void)kind, (void)o, (void)err;
     *model = NULL;
     info->rule.max_length = TOKENS;
     info->width = WIDTH;
@@ -122,10 +123,4 @@ static const text_model model = {
     .encode = encode
 };
 
-static int builtin_open(text_enc **out, const encoder_opts *o, text_info *info, vc_err *err)
-{
-    return text_prompt_open(out, &model, o, info, err);
-}
-
-const text_class text_builtin = { "BuiltinTextEncoder", builtin_open, text_prompt_close,
-                                  text_prompt_encode };
+const text_class text_builtin = { "BuiltinTextEncoder", &model, NULL };

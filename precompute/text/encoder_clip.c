@@ -5,8 +5,10 @@
 #include "precompute/text/clip.h"
 #include "precompute/text/prompt.h"
 
-static int open_model(void **model, const encoder_opts *o, text_info *info, vc_err *err)
+static int open_model(void **model, const void *kind, const encoder_opts *o, text_info *info,
+                      vc_err *err)
 {
+    (void)kind;
     clip *m;
     int rc = clip_open(&m, o, &info->fingerprint, err);
 
@@ -53,10 +55,4 @@ static const text_model model = {
     .encode = encode
 };
 
-static int text_open_clip(text_enc **out, const encoder_opts *o, text_info *info, vc_err *err)
-{
-    return text_prompt_open(out, &model, o, info, err);
-}
-
-const text_class text_clip = { "CLIPTextModel", text_open_clip, text_prompt_close,
-                               text_prompt_encode };
+const text_class text_clip = { "CLIPTextModel", &model, NULL };

@@ -170,8 +170,10 @@ static int set_up(llava *m, const encoder_opts *o, text_info *info, vc_err *err)
     return rc ? rc : make_areas(m, err);
 }
 
-static int open_model(void **model, const encoder_opts *o, text_info *info, vc_err *err)
+static int open_model(void **model, const void *kind, const encoder_opts *o, text_info *info,
+                      vc_err *err)
 {
+    (void)kind;
     llava *m = calloc(1, sizeof *m);
     if (!m)
         return vc_fail(err, VC_ENOMEM, "LlavaForConditionalGeneration: out of memory");
@@ -332,10 +334,4 @@ static const text_model model = {
     .close = close_model, .check = check, .choose = choose
 };
 
-static int text_open_llava(text_enc **out, const encoder_opts *o, text_info *info, vc_err *err)
-{
-    return text_prompt_open(out, &model, o, info, err);
-}
-
-const text_class text_llava = { "LlavaForConditionalGeneration", text_open_llava, text_prompt_close,
-                                text_prompt_encode };
+const text_class text_llava = { "LlavaForConditionalGeneration", &model, NULL };

@@ -10,7 +10,7 @@
 #include "precompute/text/prompt.h"
 #include "precompute/text/stack.h"
 
-static int open_model(void **model, const encoder_opts *o, const llm_kind *kind, text_info *info,
+static int open_model(void **model, const void *kind, const encoder_opts *o, text_info *info,
                       vc_err *err)
 {
     llm *m;
@@ -22,26 +22,6 @@ static int open_model(void **model, const encoder_opts *o, const llm_kind *kind,
     info->batch = llm_batch(m);
     *model = m;
     return 0;
-}
-
-static int open_llama(void **model, const encoder_opts *o, text_info *info, vc_err *err)
-{
-    return open_model(model, o, &llm_llama, info, err);
-}
-
-static int open_qwen(void **model, const encoder_opts *o, text_info *info, vc_err *err)
-{
-    return open_model(model, o, &llm_qwen2_5_vl, info, err);
-}
-
-static int open_qwen3(void **model, const encoder_opts *o, text_info *info, vc_err *err)
-{
-    return open_model(model, o, &llm_qwen3, info, err);
-}
-
-static int open_mistral3(void **model, const encoder_opts *o, text_info *info, vc_err *err)
-{
-    return open_model(model, o, &llm_mistral3, info, err);
 }
 
 static void close_model(void *model)
@@ -65,61 +45,23 @@ static int padding(void *model, int64_t id, float *state, vc_err *err)
     return llm_padding(model, id, state, err);
 }
 
-static const text_model llama = {
-    .class = "LlamaModel", .masked = true, .open = open_llama, .close = close_model,
-    .check = check, .encode = encode
-};
-static const text_model qwen = {
-    .class = "Qwen2_5_VLForConditionalGeneration", .masked = true, .open = open_qwen,
-    .close = close_model, .check = check, .encode = encode
-};
-static const text_model qwen3 = {
-    .class = "Qwen3Model", .masked = true, .open = open_qwen3, .close = close_model,
-    .check = check, .encode = encode
-};
-static const text_model qwen3_whole = {
-    .class = "Qwen3ForCausalLM", .open = open_qwen3, .close = close_model, .check = check,
+#define LLM(class_, kind_) \
+    .class = class_, .kind = &kind_, .open = open_model, .close = close_model, .check = check, \
     .encode = encode
-};
 
+static const text_model llama = { LLM("LlamaModel", llm_llama), .masked = true };
+static const text_model qwen = {
+    LLM("Qwen2_5_VLForConditionalGeneration", llm_qwen2_5_vl), .masked = true
+};
+static const text_model qwen3 = { LLM("Qwen3Model", llm_qwen3), .masked = true };
+static const text_model qwen3_whole = { LLM("Qwen3ForCausalLM", llm_qwen3) };
 static const text_model mistral3 = {
-    .class = "Mistral3ForConditionalGeneration", .open = open_mistral3, .close = close_model,
-    .check = check, .encode = encode, .padding = padding
+    LLM("Mistral3ForConditionalGeneration", llm_mistral3), .padding = padding
 };
 
-static int text_open_llama(text_enc **out, const encoder_opts *o, text_info *info, vc_err *err)
-{
-    return text_prompt_open(out, &llama, o, info, err);
-}
-
-static int text_open_qwen(text_enc **out, const encoder_opts *o, text_info *info, vc_err *err)
-{
-    return text_prompt_open(out, o->text.each ? &text_model_qwen_vl : &qwen, o, info, err);
-}
-
-static int text_open_qwen3(text_enc **out, const encoder_opts *o, text_info *info, vc_err *err)
-{
-    return text_prompt_open(out, &qwen3, o, info, err);
-}
-
-static int text_open_qwen3_whole(text_enc **out, const encoder_opts *o, text_info *info,
-                                 vc_err *err)
-{
-    return text_prompt_open(out, &qwen3_whole, o, info, err);
-}
-
-static int text_open_mistral3(text_enc **out, const encoder_opts *o, text_info *info, vc_err *err)
-{
-    return text_prompt_open(out, &mistral3, o, info, err);
-}
-
-const text_class text_llama = { "LlamaModel", text_open_llama, text_prompt_close,
-                                text_prompt_encode };
-const text_class text_qwen2_5_vl = { "Qwen2_5_VLForConditionalGeneration", text_open_qwen,
-                                     text_prompt_close, text_prompt_encode };
-const text_class text_qwen3 = { "Qwen3Model", text_open_qwen3, text_prompt_close,
-                                text_prompt_encode };
-const text_class text_qwen3_whole = { "Qwen3ForCausalLM", text_open_qwen3_whole, text_prompt_close,
-                                      text_prompt_encode };
-const text_class text_mistral3 = { "Mistral3ForConditionalGeneration", text_open_mistral3,
-                                   text_prompt_close, text_prompt_encode };
+const text_class text_llama = { "LlamaModel", &llama, NULL };
+const text_class text_qwen2_5_vl = { "Qwen2_5_VLForConditionalGeneration", &qwen,
+                                     &text_model_qwen_vl };
+const text_class text_qwen3 = { "Qwen3Model", &qwen3, NULL };
+const text_class text_qwen3_whole = { "Qwen3ForCausalLM", &qwen3_whole, NULL };
+const text_class text_mistral3 = { "Mistral3ForConditionalGeneration", &mistral3, NULL };

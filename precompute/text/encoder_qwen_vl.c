@@ -113,8 +113,10 @@ static int set_up(qwen_vl *m, const encoder_opts *o, text_info *info, vc_err *er
                    "are %d wide", o->dir, m->eye.width, m->width);
 }
 
-static int open_model(void **model, const encoder_opts *o, text_info *info, vc_err *err)
+static int open_model(void **model, const void *kind, const encoder_opts *o, text_info *info,
+                      vc_err *err)
 {
+    (void)kind;
     qwen_vl *m = calloc(1, sizeof *m);
     int rc = m ? set_up(m, o, info, err) : vc_no_memory(err);
 

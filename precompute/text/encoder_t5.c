@@ -10,7 +10,7 @@
 #include "precompute/text/stack.h"
 #include "precompute/text/t5.h"
 
-static int open_model(void **model, const encoder_opts *o, const char *type, text_info *info,
+static int open_model(void **model, const void *type, const encoder_opts *o, text_info *info,
                       vc_err *err)
 {
     t5 *m;
@@ -22,16 +22,6 @@ static int open_model(void **model, const encoder_opts *o, const char *type, tex
     info->batch = t5_batch(m);
     *model = m;
     return 0;
-}
-
-static int open_t5(void **model, const encoder_opts *o, text_info *info, vc_err *err)
-{
-    return open_model(model, o, "t5", info, err);
-}
-
-static int open_umt5(void **model, const encoder_opts *o, text_info *info, vc_err *err)
-{
-    return open_model(model, o, "umt5", info, err);
 }
 
 static void close_model(void *model)
@@ -50,24 +40,14 @@ static int encode(void *model, const text_tokens *t, float *states, float *poole
     return t5_encode(model, t->ids, t->prompts, states, err);
 }
 
-static const text_model models[2] = {
-    { .class = "T5EncoderModel", .open = open_t5, .close = close_model, .check = check,
-      .encode = encode },
-    { .class = "UMT5EncoderModel", .masked = true, .open = open_umt5, .close = close_model,
-      .check = check, .encode = encode },
+static const text_model t5_model = {
+    .class = "T5EncoderModel", .kind = "t5", .open = open_model, .close = close_model,
+    .check = check, .encode = encode
+};
+static const text_model umt5_model = {
+    .class = "UMT5EncoderModel", .kind = "umt5", .masked = true, .open = open_model,
+    .close = close_model, .check = check, .encode = encode
 };
 
-static int text_open_t5(text_enc **out, const encoder_opts *o, text_info *info, vc_err *err)
-{
-    return text_prompt_open(out, &models[0], o, info, err);
-}
-
-static int text_open_umt5(text_enc **out, const encoder_opts *o, text_info *info, vc_err *err)
-{
-    return text_prompt_open(out, &models[1], o, info, err);
-}
-
-const text_class text_t5 = { "T5EncoderModel", text_open_t5, text_prompt_close,
-                             text_prompt_encode };
-const text_class text_umt5 = { "UMT5EncoderModel", text_open_umt5, text_prompt_close,
-                               text_prompt_encode };
+const text_class text_t5 = { "T5EncoderModel", &t5_model, NULL };
+const text_class text_umt5 = { "UMT5EncoderModel", &umt5_model, NULL };

@@ -181,7 +181,7 @@ static int check_tokens(text_enc *t, vc_err *err)
 
 /* ---- open and close ---- */
 
-void text_prompt_close(text_enc *t)
+void text_close(text_enc *t)
 {
     if (!t)
         return;
@@ -238,7 +238,7 @@ static int set_up(text_enc *t, const encoder_opts *o, text_info *info, vc_err *e
     if (!rc)
         rc = rule->chat ? text_chat_check(rule->chat, o->tokenizer, err) : 0;
     if (!rc)
-        rc = t->kind->open(&t->model, o, info, err);
+        rc = t->kind->open(&t->model, t->kind->kind, o, info, err);
     if (rc)
         return rc;
     if (rule->pooled_only && !info->pooled)
@@ -298,11 +298,18 @@ int text_prompt_open(text_enc **out, const text_model *m, const encoder_opts *o,
     if (!rc)
         rc = set_up(t, o, info, err);
     if (rc) {
-        text_prompt_close(t);
+        text_close(t);
         return rc;
     }
     *out = t;
     return 0;
+}
+
+int text_open(text_enc **out, const text_class *class, const encoder_opts *o, text_info *info,
+              vc_err *err)
+{
+    const bool pictured = o->text.each && class->pictured;
+    return text_prompt_open(out, pictured ? class->pictured : class->model, o, info, err);
 }
 
 /* ---- a text ---- */
@@ -420,7 +427,7 @@ static int encode(text_enc *t, const text_input *in, int n, vc_err *err)
     return rc;
 }
 
-int text_prompt_encode(text_enc *t, const text_input *in, int n, text_result *r, vc_err *err)
+int text_encode(text_enc *t, const text_input *in, int n, text_result *r, vc_err *err)
 {
     int rc = prepare(t, in, n, r, err);
     const text_tokens one = { .prompts = 1, .text = t->text, .picture = in->picture,

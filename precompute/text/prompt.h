@@ -1,9 +1,7 @@
 /* prompt.h - functions that the text encoders of all families share: the template around a prompt,
  * its tokens and their mask, the choice of stored states, and the key of a text.
  *
- * A text_model describes an encoder. The encoder's text_class (encoder.h) consists of
- * text_prompt_close, text_prompt_encode and an `open` that calls text_prompt_open with the
- * model. */
+ * A text_model describes an encoder, and an encoder's text_class (encoder.h) names its model. */
 #ifndef PRECOMPUTE_TEXT_PROMPT_H
 #define PRECOMPUTE_TEXT_PROMPT_H
 
@@ -22,13 +20,15 @@ typedef struct text_tokens {
 
 typedef struct text_model {
     const char *class;
+    const void *kind;                /* facts of the class among those that share `open` */
     bool masked;                     /* true: padding is neither encoded nor stored; false: padding
                                       * is encoded unless rule.unpadded, and stored unless
                                       * rule.masked */
     /* Sets fingerprint, width and pooled of *info; a model with a tokenizer of its own also sets
      * tokenizer and rule.max_length; a model whose texts have other numbers of rows than
      * rule.max_length sets rows; one that encodes several prompts at once sets batch. */
-    int (*open)(void **model, const encoder_opts *o, text_info *info, vc_err *err);
+    int (*open)(void **model, const void *kind, const encoder_opts *o, text_info *info,
+                vc_err *err);
     void (*close)(void *model);      /* NULL is fine */
     /* The model's own tokenizer: fills ids and mask, [length]. NULL: o->tokenizer names one. */
     void (*words)(const char *text, int length, int64_t *ids, int64_t *mask);
@@ -56,8 +56,6 @@ extern const text_model text_model_qwen_vl;
  * *out is NULL on failure. */
 int text_prompt_open(text_enc **out, const text_model *m, const encoder_opts *o, text_info *info,
                      vc_err *err);
-void text_prompt_close(text_enc *t);
-int text_prompt_encode(text_enc *t, const text_input *in, int n, text_result *r, vc_err *err);
 
 /* The text that becomes tokens: the prompt, cleaned if the rule says so. The caller frees it; NULL:
  * out of memory. */

@@ -99,7 +99,7 @@ static int open_encoder(text_job *j, vc_err *err)
     const text_info *was = &j->p->encoders.text[j->encoder];
     text_info info;
     double begin = vc_seconds();
-    int rc = j->class->open(&j->enc, &part->opts, &info, err);
+    int rc = text_open(&j->enc, j->class, &part->opts, &info, err);
     j->p->profile.span[PREP_SPAN_OPEN] += vc_seconds() - begin;
 
     if (!rc && (memcmp(&info.fingerprint, &was->fingerprint, sizeof was->fingerprint) ||
@@ -124,7 +124,7 @@ static int encode(text_job *j, const waiting *w, int n, text_result *r, vc_err *
         rc = open_encoder(j, err);
     double begin = vc_seconds();
     if (!rc)
-        rc = j->class->encode(j->enc, in, n, r, err);
+        rc = text_encode(j->enc, in, n, r, err);
     j->p->profile.span[PREP_SPAN_TEXT] += vc_seconds() - begin;
     return rc;
 }
@@ -548,7 +548,7 @@ int vprep_text(vprep *p, vc_err *err)
         if (!rc && j.enc)
             rc = prep_part_unchanged(&p->encoders.text_part[e], err);
         vc_progress_end(p->progress);
-        j.class->close(j.enc);
+        text_close(j.enc);
         prep_segments_free(&j.segments);
     }
     return rc ? rc : vf_writer_commit(p->writer, err);

@@ -58,15 +58,15 @@ static int bench_vae(const vae_class *class, const encoder_opts *o, int repeats,
 }
 
 /* Encodes the prompts in calls of as many as vprep would give. *tokens: those of a prompt. */
-static int encode(const text_class *class, text_enc *e, const text_input *in, int prompts,
-                  int batch, int *tokens, vc_err *err)
+static int encode(text_enc *e, const text_input *in, int prompts, int batch, int *tokens,
+                  vc_err *err)
 {
     text_result r[MOST];
     int rc = 0;
 
     for (int i = 0, n; !rc && i < prompts; i += n) {
         n = batch < prompts - i ? batch : prompts - i;
-        rc = class->encode(e, in + i, n, r, err);
+        rc = text_encode(e, in + i, n, r, err);
     }
     *tokens = 0;
     for (int i = 0; !rc && i < r->length; i++)
@@ -86,17 +86,17 @@ static int bench_text(const text_class *class, const encoder_opts *o, int repeat
         strcat(prompt, "A cat lies on a cushion and looks out of the window. ");
     for (int i = 0; i < MOST; i++)
         in[i] = (text_input){ prompt, NULL, 0 };
-    int rc = class->open(&e, o, &info, err);
+    int rc = text_open(&e, class, o, &info, err);
     if (rc)
         return rc;
     begin_times();
     for (int i = 0; !rc && i < repeats; i++) {
         double t = vc_seconds();
-        rc = encode(class, e, in, prompts, info.batch, &tokens, err);
+        rc = encode(e, in, prompts, info.batch, &tokens, err);
         printf("%s%.6f", i ? ", " : "", vc_seconds() - t);
     }
     printf("], \"tokens\": %d", tokens);
-    class->close(e);
+    text_close(e);
     return rc;
 }
 

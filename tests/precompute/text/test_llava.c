@@ -169,23 +169,23 @@ static void equals_pipeline(const tf_fixture *f, const char *dir, int interleave
     text_result r;
     vc_err err = { 0 };
 
-    assert_ok(text_llava.open(&t, &o, &info, &err), &err);
+    assert_ok(text_open(&t, &text_llava, &o, &info, &err), &err);
     assert_true(info.width == 32 && !info.pooled);
     assert_int_equal(info.rows, 16 / interleave + 252);
     assert_int_equal(cJSON_GetArraySize(prompts), PROMPTS);
     for (int i = 0; i < PROMPTS; i++) {
         const text_input in = { cJSON_GetArrayItem(prompts, i)->valuestring, &picture, 1 };
-        assert_ok(text_llava.encode(t, &in, 1, &r, &err), &err);
+        assert_ok(text_encode(t, &in, 1, &r, &err), &err);
         assert_true(r.n <= info.rows);
         same_ids(f, i, &r);
         is_near(f, interleave == 4 ? "states" : "dense", i, r.embeds, r.n, r.width, most);
     }
     is_near(f, "pixels", 0, r.pixels, r.side, r.side, 1e-6);
     is_near(f, "features", -1, r.image_embeds, r.features, r.width, most);
-    assert_ok(text_llava.encode(t, &(text_input){ "", NULL, 0 }, 1, &r, &err), &err);
+    assert_ok(text_encode(t, &(text_input){ "", NULL, 0 }, 1, &r, &err), &err);
     if (interleave == 4)
         is_near(f, "black", -1, r.embeds, r.n, r.width, most);
-    text_llava.close(t);
+    text_close(t);
     cJSON_Delete(prompts);
 }
 
@@ -248,7 +248,7 @@ static void refused(const encoder_opts *o, int rc, const char *says)
     text_info info;
     text_enc *t;
 
-    int have = text_llava.open(&t, o, &info, &err);
+    int have = text_open(&t, &text_llava, o, &info, &err);
     assert_null(t);
     if (have != rc || !strstr(err.text, says))
         fail_msg("%d, not %d; \"%s\" is missing from: %s", have, rc, says, err.text);
@@ -314,16 +314,16 @@ static void captions_refused(void **state)
     text_result r;
 
     (void)state;
-    assert_ok(text_llava.open(&t, &o, &info, &err), &err);
-    assert_fails(text_llava.encode(t, &(text_input){ "an <image>", NULL, 0 }, 1, &r, &err),
+    assert_ok(text_open(&t, &text_llava, &o, &info, &err), &err);
+    assert_fails(text_encode(t, &(text_input){ "an <image>", NULL, 0 }, 1, &r, &err),
                  VC_EINVAL, &err, "holds <image>");
-    assert_fails(text_llava.encode(t, &(text_input){ "a <pad> b", NULL, 0 }, 1, &r, &err),
+    assert_fails(text_encode(t, &(text_input){ "a <pad> b", NULL, 0 }, 1, &r, &err),
                  VC_EINVAL, &err, "holds the token that pads texts");
     char cut[400] = "<|end_header_id|>";
     memset(cut + strlen(cut), 'b', 300);
-    assert_fails(text_llava.encode(t, &(text_input){ cut, NULL, 0 }, 1, &r, &err), VC_EINVAL, &err,
+    assert_fails(text_encode(t, &(text_input){ cut, NULL, 0 }, 1, &r, &err), VC_EINVAL, &err,
                  "begins with <|end_header_id|>");
-    text_llava.close(t);
+    text_close(t);
     tf_close(&f);
 }
 

@@ -116,7 +116,7 @@ static void pipeline_equals(const tf_fixture *f, int kind, vc_dtype type)
     text_result r;
     vc_err err = { 0 };
 
-    assert_ok(text_qwen2_5_vl.open(&t, &o, &info, &err), &err);
+    assert_ok(text_open(&t, &text_qwen2_5_vl, &o, &info, &err), &err);
     assert_true(info.width == WIDTH && info.batch == 1 && !info.padded);
     for (int i = 0; i < cJSON_GetArraySize(texts); i++) {
         const cJSON *row = cJSON_GetArrayItem(texts, i);
@@ -128,12 +128,12 @@ static void pipeline_equals(const tf_fixture *f, int kind, vc_dtype type)
             picture[k] = picture_of(f, kind, k);
         const text_input in = { cJSON_GetArrayItem(row, 1)->valuestring, n ? picture : NULL, n };
         const text_input none = { "a", NULL, 0 };
-        assert_ok(text_qwen2_5_vl.encode(t, &none, 1, &r, &err), &err);
-        assert_ok(text_qwen2_5_vl.encode(t, &in, 1, &r, &err), &err);
+        assert_ok(text_encode(t, &none, 1, &r, &err), &err);
+        assert_ok(text_encode(t, &in, 1, &r, &err), &err);
         assert_true(r.n <= info.rows);
         equals(f, i, kind, &r, type);
     }
-    text_qwen2_5_vl.close(t);
+    text_close(t);
     cJSON_Delete(texts);
 }
 
@@ -157,7 +157,7 @@ static void refused(const encoder_opts *o, int rc, const char *says)
     text_info info;
     text_enc *t;
 
-    assert_fails(text_qwen2_5_vl.open(&t, o, &info, &err), rc, &err, says);
+    assert_fails(text_open(&t, &text_qwen2_5_vl, o, &info, &err), rc, &err, says);
     assert_null(t);
 }
 
@@ -183,8 +183,8 @@ static void other_models(void **state)
     text_enc *t;
     text_info info;
     vc_err err = { 0 };
-    assert_ok(text_qwen2_5_vl.open(&t, &o, &info, &err), &err);      /* texts alone */
-    text_qwen2_5_vl.close(t);
+    assert_ok(text_open(&t, &text_qwen2_5_vl, &o, &info, &err), &err);      /* texts alone */
+    text_close(t);
     tf_put_config(&f, vf_safetensors_meta(f.gold, "config"));
     o = options(f.dir, PLUS, VC_F32);
     o.image_processor = "/nowhere";
@@ -208,22 +208,22 @@ static void captions_refused(void **state)
 
     (void)state;
     o.text.max_length = 300;
-    assert_ok(text_qwen2_5_vl.open(&t, &o, &info, &err), &err);
+    assert_ok(text_open(&t, &text_qwen2_5_vl, &o, &info, &err), &err);
     for (int n = 0; n < 2; n++)
-        assert_fails(text_qwen2_5_vl.encode(t, &(text_input){ "a <|image_pad|>",
+        assert_fails(text_encode(t, &(text_input){ "a <|image_pad|>",
                      n ? &picture : NULL, n }, 1, &r, &err), VC_EINVAL, &err,
                      "holds <|image_pad|>");
     memset(longer, 'b', sizeof longer - 1);
-    assert_fails(text_qwen2_5_vl.encode(t, &(text_input){ longer, &picture, 1 }, 1, &r, &err),
+    assert_fails(text_encode(t, &(text_input){ longer, &picture, 1 }, 1, &r, &err),
                  VC_EINVAL, &err, "not cut");
-    text_qwen2_5_vl.close(t);
+    text_close(t);
     o.text.max_length = 100;
     o.text.picture_rows = 100;
-    assert_ok(text_qwen2_5_vl.open(&t, &o, &info, &err), &err);
+    assert_ok(text_open(&t, &text_qwen2_5_vl, &o, &info, &err), &err);
     assert_int_equal(info.rows, 200);
-    assert_fails(text_qwen2_5_vl.encode(t, &(text_input){ "a", &picture, 1 }, 1, &r, &err),
+    assert_fails(text_encode(t, &(text_input){ "a", &picture, 1 }, 1, &r, &err),
                  VC_EINVAL, &err, "of 200 that a text may have");
-    text_qwen2_5_vl.close(t);
+    text_close(t);
     tf_close(&f);
 }
 

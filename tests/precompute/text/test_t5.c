@@ -246,11 +246,11 @@ static void class_gives(const char *name, const text_class *class, const char *w
 
     o.threads = 2;
     prompt_of(prompt, sizeof prompt, f.gold, 30);
-    assert_ok(class->open(&t, &o, &info, &err), &err);
+    assert_ok(text_open(&t, class, &o, &info, &err), &err);
     assert_string_equal(info.class, class->name);
     assert_int_equal(info.width, TT_WIDTH);
     assert_int_equal(info.rule.max_length, 40);
-    assert_ok(class->encode(t, &(text_input){ .prompt = prompt }, 1, &r, &err), &err);
+    assert_ok(text_encode(t, &(text_input){ .prompt = prompt }, 1, &r, &err), &err);
     assert_int_equal(r.n, n);
     assert_int_equal(r.length, 40);
     assert_int_equal(r.ids[30], 1);
@@ -258,22 +258,23 @@ static void class_gives(const char *name, const text_class *class, const char *w
     float *w = golden_values(f.gold, want, NULL);
     assert_true(golden_error(r.embeds, w, (int64_t)n * TT_WIDTH) <= TT_F32);
     free(w);
-    assert_ok(class->encode(t, &(text_input){ .prompt = "" }, 1, &r, &err), &err);
+    assert_ok(text_encode(t, &(text_input){ .prompt = "" }, 1, &r, &err), &err);
     assert_int_equal(r.n, n == 40 ? 40 : 1);
-    assert_int_equal(class->encode(t, &(text_input){ .prompt = "99" }, 1, &r, &err), VC_EINVAL);
-    class->close(t);
-    class->close(NULL);
+    assert_int_equal(text_encode(t, &(text_input){ .prompt = "99" }, 1, &r, &err), VC_EINVAL);
+    text_close(t);
+    text_close(NULL);
 
     o.tokenizer = "nowhere";
-    assert_int_equal(class->open(&t, &o, &info, &err), VC_ENOENT);
+    assert_int_equal(text_open(&t, class, &o, &info, &err), VC_ENOENT);
     assert_null(t);
     o.tokenizer = NULL;
-    assert_int_equal(class->open(&t, &o, &info, &err), VC_EINVAL);
+    assert_int_equal(text_open(&t, class, &o, &info, &err), VC_EINVAL);
     o = tt_opts(f.dir, VC_F32);
     o.text.max_length = 0;
-    assert_int_equal(class->open(&t, &o, &info, &err), VC_EINVAL);
+    assert_int_equal(text_open(&t, class, &o, &info, &err), VC_EINVAL);
     o.text = (text_rule){ .max_length = 40, .template = "99 {}" };
-    assert_fails(class->open(&t, &o, &info, &err), VC_EINVAL, &err, "double: token 0 has id 99");
+    assert_fails(text_open(&t, class, &o, &info, &err), VC_EINVAL, &err,
+                 "double: token 0 has id 99");
     tf_close(&f);
 }
 

@@ -173,15 +173,15 @@ static void equals_pipelines(void **state)
         for (vc_dtype type = VC_F32; type <= VC_BF16; type++) {
             encoder_opts o = options(&f, rows[k].family, rows[k].slot, type);
             o.text = rule;
-            assert_ok(rows[k].class->open(&t, &o, &info, &err), &err);
+            assert_ok(text_open(&t, rows[k].class, &o, &info, &err), &err);
             assert_int_equal(info.width, rule.pooled_only ? 0 : rows[k].width);
             assert_int_equal(info.pooled, rule.pooled_only ? rows[k].width : 0);
             for (int i = 0; i < cJSON_GetArraySize(prompts); i++) {
                 const text_input in = { .prompt = cJSON_GetArrayItem(prompts, i)->valuestring };
-                assert_ok(rows[k].class->encode(t, &in, 1, &r, &err), &err);
+                assert_ok(text_encode(t, &in, 1, &r, &err), &err);
                 check_prompt(&rows[k], &f, i, &r, type);
             }
-            rows[k].class->close(t);
+            text_close(t);
         }
         cJSON_Delete(prompts);
         tf_close(&f);
@@ -237,7 +237,7 @@ static void equals_on_captions(void **state)
         float *weights = golden_values(f.gold, "row_weights", dim), sums[MANY * 48];
         float *want = golden_values(f.gold, "caption_sums", dim);
         put_tokenizer(&f, rows[k].pad);
-        assert_ok(rows[k].class->open(&t, &o, &info, &err), &err);
+        assert_ok(text_open(&t, rows[k].class, &o, &info, &err), &err);
         assert_true(dim[0] == MANY && cJSON_GetArraySize(list) == MANY && dim[1] == info.width);
         for (int i = 0, n; i < MANY; i += n) {
             text_input in[8] = { { 0 } };
@@ -245,7 +245,7 @@ static void equals_on_captions(void **state)
             n = MANY - i < info.batch ? MANY - i : info.batch;
             for (int j = 0; j < n; j++)
                 in[j].prompt = cJSON_GetArrayItem(list, i + j)->valuestring;
-            assert_ok(rows[k].class->encode(t, in, n, r, &err), &err);
+            assert_ok(text_encode(t, in, n, r, &err), &err);
             for (int j = 0; j < n; j++) {
                 same_caption(&f, i + j, &r[j]);
                 add_up(&r[j], weights, sums + (i + j) * info.width);
@@ -254,7 +254,7 @@ static void equals_on_captions(void **state)
         double e = golden_error(sums, want, MANY * info.width);
         if (!(e <= rows[k].slack * F32))
             fail_msg("%s: error %.3g", rows[k].golden, e);
-        rows[k].class->close(t);
+        text_close(t);
         free(weights), free(want);
         cJSON_Delete(list);
         tf_close(&f);
@@ -296,7 +296,7 @@ static void refused(const text_class *class, const encoder_opts *o, int rc, cons
     text_info info;
     text_enc *t;
 
-    int have = class->open(&t, o, &info, &err);
+    int have = text_open(&t, class, o, &info, &err);
     assert_null(t);
     if (have != rc || !strstr(err.text, says) || !strstr(err.text, and_says))
         fail_msg("%d, not %d; \"%s\" or \"%s\" is missing from: %s", have, rc, says, and_says,
@@ -359,8 +359,8 @@ static void check_chats(const char *golden, const char *family, const text_class
     tf_put_text(f.dir, "chat_template.jinja", "{{ messages }}");
     refused(class, &o, VC_EMISMATCH, f.dir, "the chat template lacks enable_thinking");
     tf_put_text(f.dir, "chat_template.jinja", vf_safetensors_meta(f.gold, "chat_template"));
-    assert_ok(class->open(&t, &o, &info, &err), &err);
-    class->close(t);
+    assert_ok(text_open(&t, class, &o, &info, &err), &err);
+    text_close(t);
 
     /* a list of templates in the config */
     char *file = vc_path_join(f.dir, "chat_template.jinja");
@@ -369,8 +369,8 @@ static void check_chats(const char *golden, const char *family, const text_class
     tf_put_text(f.dir, "tokenizer_config.json", "{\"pad_token\": \"<|endoftext|>\", "
                 "\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"\"}, "
                 "{\"name\": \"default\", \"template\": \"{{ enable_thinking }}\"}]}");
-    assert_ok(class->open(&t, &o, &info, &err), &err);
-    class->close(t);
+    assert_ok(text_open(&t, class, &o, &info, &err), &err);
+    text_close(t);
     tf_put_text(f.dir, "tokenizer_config.json", "{\"pad_token\": \"<|endoftext|>\", "
                 "\"chat_template\": [{\"name\": \"default\"}]}");
     refused(class, &o, VC_ENOENT, f.dir, "chat_template: template: missing");
@@ -418,13 +418,13 @@ static void padding_sides(void **state)
             refused(&text_mistral3, &o, VC_EFORMAT, f.dir, "padding_side: \"up\" is neither left");
             break;
         }
-        assert_ok(text_mistral3.open(&t, &o, &info, &err), &err);
-        assert_ok(text_mistral3.encode(t, &in, 1, &r, &err), &err);
+        assert_ok(text_open(&t, &text_mistral3, &o, &info, &err), &err);
+        assert_ok(text_encode(t, &in, 1, &r, &err), &err);
         assert_true(info.padded && r.n == 512 && info.front == !i);
         assert_true(r.mask[0] == i && r.mask[511] == !i);
         is_near(&f, i ? "right" : "states", 1, r.embeds, r.n, r.width, F32);
         key[i] = text_prompt_key(&info, VC_F32, VC_F32, &in);
-        text_mistral3.close(t);
+        text_close(t);
     }
     assert_memory_not_equal(&key[0], &key[1], sizeof *key);
     cJSON_Delete(prompts);
@@ -483,9 +483,9 @@ static void keys(void **state)
             o.text.template = NULL, o.text.crop = 1;
         if (i == 4)
             o.text.clean = true;
-        assert_ok(text_llama.open(&t, &o, &info, &err), &err);
+        assert_ok(text_open(&t, &text_llama, &o, &info, &err), &err);
         key[i] = text_prompt_key(&info, VC_F32, VC_F32, &in);
-        text_llama.close(t);
+        text_close(t);
         for (int k = 0; k < i; k++)
             assert_memory_not_equal(&key[i], &key[k], sizeof *key);
     }
@@ -653,12 +653,12 @@ static void real_crop(const text_class *class, const char *family, const char *m
     o.text.skip = 1;
     if (o.text.chat)
         tf_put_text(dir, "chat_template.jinja", o.text.chat);
-    assert_ok(class->open(&t, &o, &info, &err), &err);
+    assert_ok(text_open(&t, class, &o, &info, &err), &err);
     const text_input in = { .prompt = "a corgi \xe5\xa5\xbd" };
-    assert_ok(class->encode(t, &in, 1, &r, &err), &err);
+    assert_ok(text_encode(t, &in, 1, &r, &err), &err);
     assert_int_equal(r.length, o.text.max_length + o.text.crop);
     assert_true(r.n > 3 && r.n < 20);
-    class->close(t);
+    text_close(t);
 }
 
 static void llama_crop(void **state)

@@ -22,7 +22,7 @@ static text_enc *open_builtin(const text_rule *rule, text_info *info)
     text_enc *t;
     vc_err err = { 0 };
     encoder_opts o = { .dtype = VC_F32, .device = "cpu", .text = *rule };
-    assert_ok(text_builtin.open(&t, &o, info, &err), &err);
+    assert_ok(text_open(&t, &text_builtin, &o, info, &err), &err);
     return t;
 }
 
@@ -37,17 +37,17 @@ static void template_is_cropped(void **state)
     text_enc *t = open_builtin(&rule, &info);
 
     assert_int_equal(info.rule.max_length, plain_info.rule.max_length);
-    assert_int_equal(text_builtin.encode(plain, &(text_input){ .prompt = "look at a disc now" }, 1,
+    assert_int_equal(text_encode(plain, &(text_input){ .prompt = "look at a disc now" }, 1,
                                          &a, &err), 0);
-    assert_int_equal(text_builtin.encode(t, &(text_input){ .prompt = "a disc" }, 1, &b, &err), 0);
+    assert_int_equal(text_encode(t, &(text_input){ .prompt = "a disc" }, 1, &b, &err), 0);
     assert_int_equal(b.n, info.rule.max_length);
     assert_int_equal(b.length, info.rule.max_length + 3);
     assert_memory_equal(b.ids, a.ids, 6 * sizeof *b.ids);
     assert_memory_equal(b.embeds, a.embeds + 3 * WIDTH, 3 * WIDTH * sizeof *b.embeds);
     for (int i = 0; i < 8; i++)
         assert_int_equal(b.mask[i], i < 6);
-    text_builtin.close(plain);
-    text_builtin.close(t);
+    text_close(plain);
+    text_close(t);
 }
 
 /* Each prompt of a batch has the values that it has alone. */
@@ -64,16 +64,16 @@ static void batches(void **state)
     text_enc *t = open_builtin(&rule, &info), *alone = open_builtin(&rule, &info);
 
     assert_true(info.batch >= N);
-    assert_int_equal(text_builtin.encode(t, in, N, r, &err), 0);
+    assert_int_equal(text_encode(t, in, N, r, &err), 0);
     for (int i = 0; i < N; i++) {
-        assert_int_equal(text_builtin.encode(alone, &in[i], 1, &one, &err), 0);
+        assert_int_equal(text_encode(alone, &in[i], 1, &one, &err), 0);
         assert_true(r[i].n == one.n && r[i].width == one.width && r[i].length == one.length);
         assert_memory_equal(r[i].ids, one.ids, (size_t)one.length * sizeof *one.ids);
         assert_memory_equal(r[i].mask, one.mask, (size_t)one.length * sizeof *one.mask);
         assert_memory_equal(r[i].embeds, one.embeds, (size_t)one.n * WIDTH * sizeof *one.embeds);
     }
-    text_builtin.close(t);
-    text_builtin.close(alone);
+    text_close(t);
+    text_close(alone);
 }
 
 static void rules_refused(void **state)
@@ -90,7 +90,7 @@ static void rules_refused(void **state)
         text_enc *t;
         text_info info;
         vc_err err = { 0 };
-        assert_int_not_equal(text_builtin.open(&t, &o, &info, &err), 0);
+        assert_int_not_equal(text_open(&t, &text_builtin, &o, &info, &err), 0);
         assert_null(t);
         if (!strstr(err.text, rows[i].says))
             fail_msg("%d: %s", (int)i, err.text);
@@ -99,8 +99,10 @@ static void rules_refused(void **state)
 
 /* ---- an encoder that reads a picture, and makes states and a pooled state ---- */
 
-static int open_reader(void **model, const encoder_opts *o, text_info *info, vc_err *err)
+static int open_reader(void **model, const void *kind, const encoder_opts *o, text_info *info,
+                       vc_err *err)
 {
+    (void)kind;
     (void)o, (void)err;
     *model = NULL;
     info->rule.max_length = 4;
@@ -146,19 +148,19 @@ static void reads_a_picture(void **state)
     (void)state;
 
     assert_int_equal(text_prompt_open(&t, &reader, &o, &info, &err), 0);
-    assert_int_equal(text_prompt_encode(t, &(text_input){ "ab", &picture, 1 }, 1, &r, &err), 0);
+    assert_int_equal(text_encode(t, &(text_input){ "ab", &picture, 1 }, 1, &r, &err), 0);
     assert_true(r.n == 2 && r.width == 1 && r.embeds[1] == 'b' && r.length == 4);
     assert_true(r.pooled_width == 2 && r.pooled[0] == 2 && r.pooled[1] == 7);
-    assert_int_equal(text_prompt_encode(t, &(text_input){ "abcdefg", NULL, 0 }, 1, &r, &err), 0);
+    assert_int_equal(text_encode(t, &(text_input){ "abcdefg", NULL, 0 }, 1, &r, &err), 0);
     assert_true(r.n == 4 && r.pooled[1] == -2);
-    assert_int_equal(text_prompt_encode(t, &(text_input){ "", NULL, 0 }, 1, &r, &err), VC_EINVAL);
-    text_prompt_close(t);
+    assert_int_equal(text_encode(t, &(text_input){ "", NULL, 0 }, 1, &r, &err), VC_EINVAL);
+    text_close(t);
 
     o.text.pooled_only = true;
     assert_int_equal(text_prompt_open(&t, &reader, &o, &info, &err), 0);
-    assert_int_equal(text_prompt_encode(t, &(text_input){ "ab", NULL, 0 }, 1, &r, &err), 0);
+    assert_int_equal(text_encode(t, &(text_input){ "ab", NULL, 0 }, 1, &r, &err), 0);
     assert_true(r.n == 0 && !r.embeds && r.pooled[0] == 2);
-    text_prompt_close(t);
+    text_close(t);
 }
 
 /* ---- groups of a batch ---- */
@@ -166,9 +168,10 @@ static void reads_a_picture(void **state)
 enum { LONG = 1950, MANY = 6 };
 static int group[MANY], groups;                   /* prompts of each call of note_groups */
 
-static int open_many(void **model, const encoder_opts *o, text_info *info, vc_err *err)
+static int open_many(void **model, const void *kind, const encoder_opts *o, text_info *info,
+                     vc_err *err)
 {
-    int rc = open_reader(model, o, info, err);
+    int rc = open_reader(model, kind, o, info, err);
     info->rule.max_length = LONG;
     info->pooled = 1;
     info->batch = MANY;
@@ -210,7 +213,7 @@ static void groups_of_prompts(void **state)
         in[i] = (text_input){ text[i], NULL, 0 };
     }
     assert_int_equal(text_prompt_open(&t, &many, &o, &info, &err), 0);
-    assert_int_equal(text_prompt_encode(t, in, MANY, r, &err), 0);
+    assert_int_equal(text_encode(t, in, MANY, r, &err), 0);
     assert_int_equal(groups, 4);
     assert_memory_equal(group, want, sizeof want);
     for (int i = 0; i < MANY; i++) {
@@ -218,7 +221,7 @@ static void groups_of_prompts(void **state)
         assert_true(r[i].embeds[0] == (float)('a' + i));
         assert_true(r[i].embeds[length[i] - 1] == (float)('a' + i));
     }
-    text_prompt_close(t);
+    text_close(t);
 }
 
 /* ---- keys ---- */

@@ -121,7 +121,7 @@ static double cosine(const float *a, const float *b, int n)
 static int encode_text(text_enc *t, const char *prompt, text_result *r)
 {
     vc_err err;
-    return text_builtin.encode(t, &(text_input){ .prompt = prompt }, 1, r, &err);
+    return text_encode(t, &(text_input){ .prompt = prompt }, 1, r, &err);
 }
 
 static void prompts(void **state)
@@ -133,7 +133,7 @@ static void prompts(void **state)
     vc_err err;
     float a[256], b[256];
 
-    assert_int_equal(text_builtin.open(&t, &opts, &info, &err), 0);
+    assert_int_equal(text_open(&t, &text_builtin, &opts, &info, &err), 0);
     assert_int_equal(encode_text(t, "A red Disc, moving!", &r), 0);
     assert_int_equal(r.n, info.rule.max_length);
     assert_int_equal(r.width, info.width);
@@ -158,7 +158,7 @@ static void prompts(void **state)
     big[(1 << 20) - 1] = 0;
     assert_int_equal(encode_text(t, big, &r), 0);
     free(big);
-    text_builtin.close(t);
+    text_close(t);
 }
 
 int main(void)
