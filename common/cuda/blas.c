@@ -283,44 +283,42 @@ void cuda_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_
     cuda_binary(d, VT_ADD, c, c, &rows);
 }
 
-void cuda_matmul_gelu(vt_dev *d, vt_tensor *y, vt_tensor *pre, const vt_tensor *a,
-                      const vt_tensor *b, bool tb, const vt_tensor *bias, float alpha, float beta)
+bool cuda_fused_gelu(vt_dev *d, vt_tensor *y, vt_tensor *pre, const vt_tensor *a,
+                     const vt_tensor *b, bool tb, const vt_tensor *bias, float alpha, float beta)
 {
     const int32_t kind = CUDA_GELU | (bias ? CUDA_BIAS_ADDED : 0) | (pre ? CUDA_PRE_STORED : 0);
     if (counted(d, y, a, b, bias))
-        return;
+        return true;
     void *add = bias_of(d, bias, y);
-    if (bias && !add)
-        return;
-    if (!product(d, y, a, false, b, tb, alpha, beta, &(cuda_epilogue){ kind, add, pre }))
-        vt_gelu_after(&vt_cuda, d, y, pre, a, b, tb, bias, alpha, beta);
+    return (bias && !add) ||
+           product(d, y, a, false, b, tb, alpha, beta, &(cuda_epilogue){ kind, add, pre });
 }
 
-void cuda_matmul_gelu_grad(vt_dev *d, vt_tensor *dx, const vt_tensor *a, const vt_tensor *b,
-                           bool tb, const vt_tensor *pre, float alpha, float beta)
+bool cuda_fused_gelu_grad(vt_dev *d, vt_tensor *dx, const vt_tensor *a, const vt_tensor *b, bool tb,
+                          const vt_tensor *pre, float alpha, float beta)
 {
-    if (!counted(d, dx, a, b, NULL) &&
-        !product(d, dx, a, false, b, tb, alpha, beta,
-                 &(cuda_epilogue){ CUDA_GELU_SLOPE, NULL, pre }))
-        vt_gelu_grad_after(&vt_cuda, d, dx, a, b, tb, pre, alpha, beta);
+    return counted(d, dx, a, b, NULL) ||
+           product(d, dx, a, false, b, tb, alpha, beta,
+                   &(cuda_epilogue){ CUDA_GELU_SLOPE, NULL, pre });
 }
 
 /* The library overwrites the sums, so sums that are added to db are computed in scratch first. */
-void cuda_matmul_bias_grad(vt_dev *d, vt_tensor *dw, vt_tensor *db, const vt_tensor *dy,
-                           const vt_tensor *x, float beta)
+bool cuda_fused_bias_grad(vt_dev *d, vt_tensor *dw, vt_tensor *db, const vt_tensor *dy,
+                          const vt_tensor *x, float beta)
 {
     vt_tensor sums = *db;
 
     if (counted(d, dw, dy, x, NULL))
-        return;
+        return true;
     if (vt_adds(db))
         sums.data = cuda_scratch(d, CUDA_BIAS, (size_t)db->dim[0] * sizeof(float));
     if (!sums.data)
-        return;
+        return true;
     if (!product(d, dw, dy, true, x, false, 1.0f, beta,
                  &(cuda_epilogue){ CUDA_BIAS_GRAD, sums.data, NULL }))
-        vt_bias_grad_after(&vt_cuda, d, dw, db, dy, x, beta);
-    else if (vt_adds(db))
+        return false;
+    if (vt_adds(db))
         cuda_scale(d, db, &sums, 1.0f);
     vt_wrote(db);
+    return true;
 }

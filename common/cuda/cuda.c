@@ -1,32 +1,10 @@
 /* cuda.c - the CUDA device and the backend table; see cuda.h */
 #include "common/cuda/cuda.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "common/cuda/device.h"
-
-/* ---- faults ---- */
-
-void cuda_fault(vt_dev *d, int code, const char *fmt, ...)
-{
-    if (d->fault)
-        return;
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(d->fault_text, sizeof d->fault_text, fmt, ap);
-    va_end(ap);
-    d->fault = code;
-}
-
-bool cuda_ok(vt_dev *d, int rc, const char *op)
-{
-    if (rc)
-        cuda_fault(d, rc == cudaErrorMemoryAllocation ? VC_ENOMEM : VC_EFAIL, "%s: %s", op,
-                   cudaGetErrorString((cudaError_t)rc));
-    return !rc;
-}
 
 static int cuda_status(vt_dev *d, vc_err *err)
 {
@@ -183,6 +161,31 @@ static void record(vt_dev *d, vt_event *e)
 static void after(vt_dev *d, vt_event *e)
 {
     cuda_ok(d, (int)cudaStreamWaitEvent(d->stream, (cudaEvent_t)e, 0), "event");
+}
+
+/* ---- products whose library may lack an epilogue ---- */
+
+void cuda_matmul_gelu(vt_dev *d, vt_tensor *y, vt_tensor *pre, const vt_tensor *a,
+                      const vt_tensor *b, bool tb, const vt_tensor *bias, float alpha, float beta)
+{
+    if (!cuda_fused_gelu(d, y, pre, a, b, tb, bias, alpha, beta))
+        vt_gelu_after(&vt_cuda, d, y, pre, a, b, tb, bias, alpha, beta);
+}
+
+void cuda_matmul_gelu_grad(vt_dev *d, vt_tensor *dx, const vt_tensor *a, const vt_tensor *b,
+                           bool tb, const vt_tensor *pre, float alpha, float beta)
+{
+    if (!cuda_fused_gelu_grad(d, dx, a, b, tb, pre, alpha, beta))
+        vt_gelu_grad_after(&vt_cuda, d, dx, a, b, tb, pre, alpha, beta);
+}
+
+void cuda_matmul_bias_grad(vt_dev *d, vt_tensor *dw, vt_tensor *db, const vt_tensor *dy,
+                           const vt_tensor *x, float beta)
+{
+    if (cuda_fused_bias_grad(d, dw, db, dy, x, beta))
+        return;
+    vt_bias_grad_after(&vt_cuda, d, dw, db, dy, x, beta);
+    vt_wrote(db);
 }
 
 const vt_backend vt_cuda = {

@@ -1,8 +1,8 @@
 /* cuda.h - the CUDA device; inside common/cuda only. docs/cuda.md describes the design.
  *
- * cuda.c, memory.c and transfer.c have device, memory and streams; elem.c, rows.c, video.c and
- * grid.c convert tensors to the arguments of common/kernels; blas.c has matmul, dnn.c attention and
- * convolution. This header needs none of CUDA's, and neither do the files that only launch kernels:
+ * cuda.c, fault.c, memory.c and transfer.c have device, memory and streams; elem.c, rows.c, video.c
+ * and grid.c convert tensors to the arguments of common/kernels; blas.c has matmul, dnn.c attention
+ * and convolution. This header needs none of CUDA's, and neither do the files that only launch kernels:
  * the tests run those files, with kernels compiled for the CPU, on a device of their own.
  *
  * All kernels are queued on one stream, so memory that an op frees can be used by the next op at
@@ -47,11 +47,11 @@ struct vt_dev {
                                                 * and bad_id; else NULL */
 };
 
-/* ---- cuda.c, memory.c, transfer.c ---- */
+/* ---- fault.c, memory.c, transfer.c ---- */
 
 /* Returns at least `bytes` of 256-byte aligned device memory, or NULL with a fault when memory is
- * out. An area that grows loses its contents. In a dry step it returns NULL without a fault, and only
- * notes the bytes. */
+ * out. An area that grows loses its contents. In a dry step it returns NULL without a fault, and
+ * only notes the bytes. */
 void *cuda_scratch(vt_dev *d, cuda_area area, size_t bytes);
 /* Records the first fault. */
 void cuda_fault(vt_dev *d, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
@@ -85,6 +85,9 @@ int64_t cuda_kept_first(const vt_tensor *by, int k, const vt_tensor *const *t, v
 vt_tensor cuda_repeat(const vt_tensor *t, const vt_tensor *x);
 /* Returns stats [rows,2] in the shape of x's rows, each of which reads its pair. */
 vt_tensor cuda_stats(const vt_tensor *stats, const vt_tensor *x);
+
+/* ---- elem.c ---- */
+
 /* Returns x's values packed and of type `type`: x's own data if x is so already, else a copy in
  * the area; NULL after a fault. */
 const void *cuda_convert(vt_dev *d, cuda_area area, vc_dtype type, const vt_tensor *x);

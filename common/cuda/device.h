@@ -99,6 +99,15 @@ int cuda_dnn_open(vt_dev *d, vc_err *err);
 void cuda_dnn_close(cuda_dnn *c);              /* NULL is fine */
 const char *cuda_dnn_version(char text[24]);   /* "cuDNN 9.19.0" */
 
+/* blas.c: matmul_gelu, matmul_gelu_grad and matmul_bias_grad of kernel_list.h as one product.
+ * False: the library has no such product, and cuda.c computes them by several ops. */
+bool cuda_fused_gelu(vt_dev *d, vt_tensor *y, vt_tensor *pre, const vt_tensor *a,
+                     const vt_tensor *b, bool tb, const vt_tensor *bias, float alpha, float beta);
+bool cuda_fused_gelu_grad(vt_dev *d, vt_tensor *dx, const vt_tensor *a, const vt_tensor *b, bool tb,
+                          const vt_tensor *pre, float alpha, float beta);
+bool cuda_fused_bias_grad(vt_dev *d, vt_tensor *dw, vt_tensor *db, const vt_tensor *dy,
+                          const vt_tensor *x, float beta);
+
 extern const vt_links cuda_links;              /* nccl.c, in a build with NCCL */
 
 #endif

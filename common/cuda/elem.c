@@ -140,3 +140,18 @@ void cuda_ema(vt_dev *d, vt_tensor *ema, const vt_tensor *w, float decay)
 {
     MAP(d, "ema", VK_EMA, ((vk_map_args){ .a = { decay, 1.0f - decay } }), ema, ema, w);
 }
+
+const void *cuda_convert(vt_dev *d, cuda_area area, vc_dtype type, const vt_tensor *x)
+{
+    if (x->dtype == type)
+        return x->data;
+    vt_tensor y = *x;
+    int64_t stride = 1;
+    y.dtype = type;
+    for (int i = x->nd; i-- > 0; stride *= x->dim[i])
+        y.stride[i] = stride;
+    y.data = cuda_scratch(d, area, (size_t)stride * vc_dtype_size(type));
+    if (y.data)
+        cuda_copy(d, &y, x);
+    return y.data;
+}

@@ -8,13 +8,9 @@ root=${VLT_SOURCE:-$(cd "$(dirname "$0")/../.." && pwd)}
 build=${VLT_BUILD:-$1}
 most=25
 
-# The circles that are not cut yet: a reason, and the sources or folders that may call each other.
-known='
-cuda.c opens the parts, which report their faults to it:
-    common/cuda/blas.c common/cuda/capture.c common/cuda/cuda.c common/cuda/dnn.c common/cuda/elem.c
-    common/cuda/grid.c common/cuda/memory.c common/cuda/rows.c common/cuda/transfer.c
-    common/cuda/ttt.c common/cuda/video.c common/cuda/walk.c
-'
+# The circles that are not cut yet: a reason that ends in a colon, and in lines below it, which
+# begin with a blank, the sources or folders that may call each other. There is none.
+known=''
 # symbols_of OBJECT: prints its source and each of its symbols. FOLDER/CMakeFiles/LIBRARY.dir/x.c.o
 # is the object of FOLDER/x.c; an object whose source is gone is left of an earlier build.
 symbols_of() {
