@@ -1,10 +1,10 @@
 /* exchange.h - converts latent datasets to the caches of other trainers, and caches to datasets.
  *
- * A format is a row of the table in exchange.c with its name, its families and its functions. An
- * exporter walks the samples (exchange_each) and writes files into a new folder; an importer reads
- * files and puts items (exchange_put), from which a dataset is made. docs/export.md lists the
- * values that each format holds and loses. These functions are part of vlat and run in one
- * thread. */
+ * A format is a row of the table in caches/exchange.c with its name, its families and its
+ * functions. An exporter walks the samples (exchange_each) and writes files into a new folder; an
+ * importer reads files and puts items (exchange_put), from which a dataset is made. docs/export.md
+ * lists the values that each format holds and loses. These functions are part of vlat and run in
+ * one thread. The formats lie in caches/, and this folder has the parts that they share. */
 #ifndef FORMATS_PEERS_EXCHANGE_H
 #define FORMATS_PEERS_EXCHANGE_H
 

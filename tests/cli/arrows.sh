@@ -30,14 +30,17 @@ formats/columnar     common/base common/os formats/keys
 formats/metadata     common/base common/os formats/columnar formats/json formats/keys
 formats/tensors      common common/base common/os common/tensor formats/json formats/keys
 formats/lmdb         common/base common/os formats/keys
-formats/dataset      common common/base common/os formats/json formats/keys formats/lmdb
+formats/dataset      common/base common/os formats/json formats/keys formats/lmdb
 formats/dataset      formats/tensors
+formats/dataset/verify common common/os formats/dataset formats/keys
 formats/libvlat      formats/dataset
 formats/report       common/base common/os formats/json formats/keys formats/tensors
 formats/vlat         common/base common/cli common/os formats/dataset formats/keys formats/report
 formats/vlat         formats/tensors
 formats/peers        common common/base common/os formats/dataset formats/json formats/keys
-formats/peers        formats/lmdb formats/tensors formats/vlat
+formats/peers        formats/tensors formats/vlat
+formats/peers/caches common/base common/os formats/dataset formats/lmdb formats/peers
+formats/peers/caches formats/tensors
 formats              common/base common/os formats/vlat
 precompute           buckets common/tensor formats/dataset
 precompute/media     common/base common/os formats/columnar formats/json formats/keys

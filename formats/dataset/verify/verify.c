@@ -4,7 +4,7 @@
  * walks find its pages in the page cache. First the values of all shards are checked. Then each
  * record is parsed once, and compared with the index and with the values. Damage is reported, and
  * the check continues with the trees that can still be walked. */
-#include "formats/dataset/verify.h"
+#include "formats/dataset/verify/verify.h"
 
 #include <dirent.h>
 #include <errno.h>

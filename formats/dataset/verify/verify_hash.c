@@ -1,7 +1,7 @@
 /* verify_hash.c - hashes the files of a check in a thread of its own, up to AHEAD files before the
  * check: while the pages and values of a shard are checked, the next ones are read from the disk.
  * See verify.h */
-#include "formats/dataset/verify.h"
+#include "formats/dataset/verify/verify.h"
 
 #include <stdlib.h>
 

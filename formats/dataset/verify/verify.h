@@ -1,8 +1,8 @@
 /* verify.h - the state of a check, internal to verify.c (each shard by itself), verify_hash.c (the
  * hashes of the files), verify_refs.c (references between values, and the manifest's sums) and
  * findings.c (what they report). */
-#ifndef FORMATS_DATASET_VERIFY_H
-#define FORMATS_DATASET_VERIFY_H
+#ifndef FORMATS_DATASET_VERIFY_VERIFY_H
+#define FORMATS_DATASET_VERIFY_VERIFY_H
 
 #include <pthread.h>
 

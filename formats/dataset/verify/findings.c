@@ -1,7 +1,7 @@
 /* findings.c - what a check of a dataset reports, and the shapes that it keeps; see verify.h */
 #include <stdio.h>
 
-#include "formats/dataset/verify.h"
+#include "formats/dataset/verify/verify.h"
 
 /* Shows a key as text; a key that no writer makes is shown as "?". */
 static void show_key(char out[65], vf_bytes key)

@@ -1,6 +1,6 @@
 /* verify_refs.c - checks the references of live records and validation prompts, and the manifest's
  * sums. See verify.h */
-#include "formats/dataset/verify.h"
+#include "formats/dataset/verify/verify.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
