@@ -1,13 +1,13 @@
-/* loops_elem.c - copies, element-wise kernels, losses, averages; see kernel_list.h */
+/* loops_elem.c - copies, element-wise kernels, losses; see kernel_list.h */
 #include <math.h>
 #include <string.h>
 
 #include "common/cpu/loops.h"
-#include "common/kernels/formulas.h"
+#include "common/kernels/elements.h"
 
 #define LIST(...) (const vt_tensor *const[]){ __VA_ARGS__ }
 #define COUNT(...) (int)(sizeof(LIST(__VA_ARGS__)) / sizeof(const vt_tensor *))
-#define MAP(d, fn, arg, adds, ...) \
+#define RUN(d, fn, arg, adds, ...) \
     cpu_map(d, fn, arg, adds, COUNT(__VA_ARGS__), LIST(__VA_ARGS__))
 
 /* ---- copies ---- */
@@ -63,7 +63,7 @@ static void take(const cpu_rows *r, const void *arg, float *y, const float *cons
 void cpu_copy(vt_dev *d, vt_tensor *y, const vt_tensor *x)
 {
     if (y->dtype != x->dtype) {
-        MAP(d, take, NULL, false, y, x);
+        RUN(d, take, NULL, false, y, x);
         return;
     }
     same s = { .size = vc_dtype_size(x->dtype) };
@@ -73,125 +73,40 @@ void cpu_copy(vt_dev *d, vt_tensor *y, const vt_tensor *x)
     cpu_share(d, cpu_parts(d, units, 32768 / size), units, same_part, &s);
 }
 
-static void constant(const cpu_rows *r, const void *arg, float *y, const float *const *x, size_t n)
-{
-    float a = *(const float *)arg;
+/* ---- elements ---- */
 
-    (void)r, (void)x;
-    for (size_t i = 0; i < n; i++)
-        y[i] = a;
-}
+#define INPUT(k, inputs) ((k) < (inputs) ? in[k][i] : 0)
+#define PLAIN(NAME, inputs, value)                                                                 \
+    static void NAME##_span(const cpu_rows *r, const void *arg, float *y, const float *const *in,  \
+                            size_t n)                                                              \
+    {                                                                                              \
+        const float *a = arg;                                                                      \
+        (void)r, (void)a, (void)in;                                                                \
+        for (size_t i = 0; i < n; i++) {                                                           \
+            const float x[4] = { INPUT(0, inputs), INPUT(1, inputs), INPUT(2, inputs),             \
+                                 INPUT(3, inputs) };                                               \
+            (void)x;                                                                               \
+            y[i] = value;                                                                          \
+        }                                                                                          \
+    }
+VK_PLAIN_ELEMENTS(PLAIN)
 
-void cpu_fill(vt_dev *d, vt_tensor *y, float value)
-{
-    MAP(d, constant, &value, false, y);
-}
+#define VECTORS(NAME, call)                                                                        \
+    static void NAME##_span(const cpu_rows *r, const void *arg, float *y, const float *const *x,   \
+                            size_t n)                                                              \
+    {                                                                                              \
+        (void)arg;                                                                                 \
+        call;                                                                                      \
+    }
+VECTORS(ADD, r->add(y, x[0], x[1], n))
+VECTORS(SUB, r->sub(y, x[0], x[1], n))
+VECTORS(MUL, r->mul(y, x[0], x[1], n))
+#define UNARY(with, NAME, name)                                                                    \
+    VECTORS(NAME, r->name(y, x[0], n)) VECTORS(NAME##_GRAD, r->name##_grad(y, x[0], x[1], n))
+VF_UNARIES(UNARY, )
 
-static void times(const cpu_rows *r, const void *arg, float *y, const float *const *x, size_t n)
-{
-    float a = *(const float *)arg;
-
-    (void)r;
-    for (size_t i = 0; i < n; i++)
-        y[i] = a * x[0][i];
-}
-
-void cpu_scale(vt_dev *d, vt_tensor *y, const vt_tensor *x, float a)
-{
-    bool adds = vt_adds(y);
-
-    if (!adds && a == 1.0f)
-        cpu_copy(d, y, x);
-    else
-        MAP(d, times, &a, adds, y, x);
-    vt_wrote(y);
-}
-
-/* ---- two and more operands ---- */
-
-static void add(const cpu_rows *r, const void *arg, float *y, const float *const *x, size_t n)
-{
-    (void)arg;
-    r->add(y, x[0], x[1], n);
-}
-
-static void sub(const cpu_rows *r, const void *arg, float *y, const float *const *x, size_t n)
-{
-    (void)arg;
-    r->sub(y, x[0], x[1], n);
-}
-
-static void mul(const cpu_rows *r, const void *arg, float *y, const float *const *x, size_t n)
-{
-    (void)arg;
-    r->mul(y, x[0], x[1], n);
-}
-
-void cpu_binary(vt_dev *d, vt_binary op, vt_tensor *y, const vt_tensor *a, const vt_tensor *b)
-{
-    static const cpu_span fn[] = { [VT_ADD] = add, [VT_SUB] = sub, [VT_MUL] = mul };
-    MAP(d, fn[op], NULL, false, y, a, b);
-}
-
-void cpu_mul_grad(vt_dev *d, vt_tensor *da, const vt_tensor *dy, const vt_tensor *b)
-{
-    MAP(d, mul, NULL, vt_adds(da), da, dy, b);
-    vt_wrote(da);
-}
-
-static void unary(const cpu_rows *r, const void *arg, float *y, const float *const *x, size_t n)
-{
-#define CASE(with, NAME, name) case VT_##NAME: r->name(y, x[0], n); break;
-    switch (*(const vt_unary *)arg) { VF_UNARIES(CASE, ) }
-#undef CASE
-}
-
-void cpu_unary(vt_dev *d, vt_unary op, vt_tensor *y, const vt_tensor *x)
-{
-    MAP(d, unary, &op, false, y, x);
-}
-
-static void unary_grad(const cpu_rows *r, const void *arg, float *dx, const float *const *x,
-                       size_t n)
-{
-#define CASE(with, NAME, name) case VT_##NAME: r->name##_grad(dx, x[0], x[1], n); break;
-    switch (*(const vt_unary *)arg) { VF_UNARIES(CASE, ) }
-#undef CASE
-}
-
-void cpu_unary_grad(vt_dev *d, vt_unary op, vt_tensor *dx, const vt_tensor *dy, const vt_tensor *x)
-{
-    MAP(d, unary_grad, &op, vt_adds(dx), dx, dy, x);
-    vt_wrote(dx);
-}
-
-static void gated(const cpu_rows *r, const void *arg, float *y, const float *const *x, size_t n)
-{
-    (void)r, (void)arg;
-    for (size_t i = 0; i < n; i++)
-        y[i] = x[0][i] + x[2][i] * x[1][i];
-}
-
-void cpu_gated_add(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *h,
-                   const vt_tensor *gate)
-{
-    MAP(d, gated, NULL, false, y, x, h, gate);
-}
-
-static void mixed(const cpu_rows *r, const void *arg, float *y, const float *const *x, size_t n)
-{
-    (void)r, (void)arg;
-    for (size_t i = 0; i < n; i++)
-        y[i] = x[2][i] * x[0][i] + x[3][i] * x[1][i];
-}
-
-void cpu_mix(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *n, const vt_tensor *a,
-             const vt_tensor *c)
-{
-    MAP(d, mixed, NULL, false, y, x, n, a, c);
-}
-
-static void sampled(const cpu_rows *r, const void *arg, float *y, const float *const *x, size_t n)
+static void POSTERIOR_span(const cpu_rows *r, const void *arg, float *y, const float *const *x,
+                           size_t n)
 {
     (void)arg;
     for (size_t i = 0; i < n; i++)
@@ -201,11 +116,17 @@ static void sampled(const cpu_rows *r, const void *arg, float *y, const float *c
         y[i] = x[0][i] + y[i] * x[2][i];
 }
 
-void cpu_posterior(vt_dev *d, vt_tensor *y, const vt_tensor *mean, const vt_tensor *logvar,
-                   const vt_tensor *noise)
-{
-    MAP(d, sampled, NULL, false, y, mean, logvar, noise);
-}
+#define OF(NAME, inputs, value) [VK_##NAME] = NAME##_span,
+#define OF_UNARY(with, NAME, name) [VK_##NAME] = NAME##_span, [VK_##NAME##_GRAD] = NAME##_GRAD_span,
+static const cpu_span spans[VK_ELEMENT_COUNT] = {
+    VK_PLAIN_ELEMENTS(OF) VF_UNARIES(OF_UNARY, )
+    [VK_ADD] = ADD_span, [VK_SUB] = SUB_span, [VK_MUL] = MUL_span, [VK_POSTERIOR] = POSTERIOR_span,
+};
+
+#define ELEMENT(name) cpu_##name
+#define MAP(d, op, f, adds, a0, a1, ...) \
+    RUN(d, spans[f], ((const float[]){ a0, a1 }), adds, __VA_ARGS__)
+#include "common/tensor/element_ops.h"
 
 /* ---- losses and sums ---- */
 
@@ -250,31 +171,10 @@ void cpu_mse_grad(vt_dev *d, vt_tensor *dpred, const vt_tensor *dloss, const vt_
     float a = (float)(2.0 * (double)*(const float *)dloss->data / (double)vt_count(pred));
 
     if (weight)
-        MAP(d, weighted_errors, &a, vt_adds(dpred), dpred, pred, target, weight);
+        RUN(d, weighted_errors, &a, vt_adds(dpred), dpred, pred, target, weight);
     else
-        MAP(d, errors, &a, vt_adds(dpred), dpred, pred, target);
+        RUN(d, errors, &a, vt_adds(dpred), dpred, pred, target);
     vt_wrote(dpred);
-}
-
-typedef struct factor_args {
-    vt_bounds how;
-    bool slope;
-} factor_args;
-
-static void error_factors(const cpu_rows *r, const void *arg, float *y, const float *const *x,
-                          size_t n)
-{
-    const factor_args *a = arg;
-
-    r->sub(y, x[0], x[1], n);
-    for (size_t i = 0; i < n; i++)
-        y[i] = VF_ERROR_FACTOR(fabsf(y[i]), a->how.linear, a->how.dropped, a->slope);
-}
-
-void cpu_error_factor(vt_dev *d, vt_tensor *y, const vt_tensor *pred, const vt_tensor *target,
-                      vt_bounds how, bool slope)
-{
-    MAP(d, error_factors, &((factor_args){ how, slope }), false, y, pred, target);
 }
 
 static double plain_sum(const cpu_rows *r, const float *const *x, size_t n)
@@ -323,21 +223,4 @@ static double along_sum(const cpu_rows *r, const float *const *x, size_t n)
 double cpu_sum_along(vt_dev *d, const vt_tensor *x, const vt_tensor *a, const vt_tensor *b)
 {
     return cpu_sum_of(d, along_sum, 3, LIST(x, a, b));
-}
-
-/* ---- moving averages ---- */
-
-/* arg points to the decay; x has the average and the value. */
-static void average(const cpu_rows *r, const void *arg, float *y, const float *const *x, size_t n)
-{
-    float a = *(const float *)arg;
-
-    (void)r;
-    for (size_t i = 0; i < n; i++)
-        y[i] = a * x[0][i] + (1.0f - a) * x[1][i];
-}
-
-void cpu_ema(vt_dev *d, vt_tensor *ema, const vt_tensor *w, float decay)
-{
-    MAP(d, average, &decay, false, ema, ema, w);
 }

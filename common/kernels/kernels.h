@@ -8,38 +8,14 @@
 #ifndef COMMON_KERNELS_KERNELS_H
 #define COMMON_KERNELS_KERNELS_H
 
+#include "common/kernels/elements.h"
 #include "common/kernels/moments.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* ---- element by element: y (+)= f(x[0], x[1], ..; a[0], a[1]) ---- */
-
-#define VK_UNARY(E, NAME, name)                                                                    \
-    E(NAME, 1, vk_##name(x[0]))                                                                    \
-    E(NAME##_GRAD, 2, x[0] * vk_##name##_slope(x[1]))
-/* name, inputs, value */
-#define VK_ELEMENTS(E)                                                                             \
-    E(TAKE, 1, x[0])                                                                               \
-    E(FILL, 0, a[0])                                                                               \
-    E(SCALE, 1, a[0] * x[0])                                                                       \
-    E(ADD, 2, x[0] + x[1])                                                                         \
-    E(SUB, 2, x[0] - x[1])                                                                         \
-    E(MUL, 2, x[0] * x[1])                                                                         \
-    VF_UNARIES(VK_UNARY, E)                                                                        \
-    E(GATED_ADD, 3, x[0] + x[2] * x[1])                      /* x, h, gate */                      \
-    E(MIX, 4, x[2] * x[0] + x[3] * x[1])                     /* x, n, a, c */                      \
-    E(POSTERIOR, 3, x[0] + expf(0.5f * x[1]) * x[2])         /* mean, logvar, noise */             \
-    E(MSE_GRAD, 3, a[0] * x[0] * (x[1] - x[2]))              /* dloss, pred, target */             \
-    E(MSE_GRAD_WEIGHTED, 4, a[0] * x[0] * (x[1] - x[2]) * x[3])                                    \
-    /* pred, target; a: linear, dropped */                                                         \
-    E(ERROR_FACTOR, 2, VF_ERROR_FACTOR(fabsf(x[0] - x[1]), a[0], a[1], 0))                         \
-    E(ERROR_SLOPE, 2, VF_ERROR_FACTOR(fabsf(x[0] - x[1]), a[0], a[1], 1))                          \
-    E(EMA, 2, a[0] * x[0] + a[1] * x[1])
-
-#define VK_NAME(name, inputs, value) VK_##name,
-typedef enum vk_element { VK_ELEMENTS(VK_NAME) VK_ELEMENT_COUNT } vk_element;
+/* ---- element by element (elements.h) ---- */
 
 typedef struct vk_map_args {
     vk_walk w;                                 /* y, x[0], .. */
