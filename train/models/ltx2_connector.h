@@ -1,6 +1,6 @@
-/* ltx2_connector.h - LTX-2's connector of the video's prompt: a transformer over the features of the
- * text encoder, which runs before the model in each step and is never trained. The semantics are
- * those of video_connector of diffusers' LTX2TextConnectors.
+/* ltx2_connector.h - LTX-2's connector of the video's prompt: a transformer over the text encoder's
+ * features, which runs before the model in each step and is never trained. The semantics are those
+ * of video_connector of diffusers' LTX2TextConnectors.
  *
  * Learned registers stand behind a prompt's own tokens up to a fixed number of rows, all of which
  * the model then attends to. */

@@ -1,5 +1,5 @@
-/* test_ltx2_connector.c - LTX-2's connector of the video's prompt equals diffusers', of 2.0 and 2.3;
- * wrong configs and prompts are refused. */
+/* test_ltx2_connector.c - LTX-2's connector of the video's prompt equals diffusers', of 2.0 and
+ * 2.3, and runs before the transformer; wrong configs and prompts are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
