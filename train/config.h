@@ -62,8 +62,13 @@ typedef struct vtrain_config {
     int training_type;                        /* vtrain_type */
     char *trainable_models, *trainable_modules;
     int adapter_method;                       /* index into sft|qkvo|none */
+    int adapter;                              /* vt_adapter_kind */
+    bool use_dora, use_rslora;
     int64_t rank;
     double network_alpha;
+    vc_list rank_pattern, alpha_pattern;
+    int64_t lokr_factor;
+    bool lokr_full_matrix, lokr_decompose_both;
     double lora_dropout, network_dropout, rank_dropout, module_dropout;
     char *target_name, *lora_checkpoint, *preset_lora_path;
     bool bake_scale, export_kohya, export_comfyui, export_pipeline;

@@ -64,6 +64,7 @@ typedef struct vtrain_adapters {
                                                                        * all, and their blocks */
     bool ranks, alphas;                       /* which differ from module to module, as in the file
                                                * of --lora_checkpoint; rank is then the largest */
+    struct vtrain_patterns *patterns[2];      /* --rank_pattern and --alpha_pattern */
     struct vtrain_lora *file;                 /* --lora_checkpoint while a run is opened, or NULL */
     char *names;                              /* target_name of the file's modules, or NULL */
     bool own_rank, own_alpha;                 /* flags give them, and not the file */

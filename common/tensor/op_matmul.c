@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "common/base/rng.h"
-#include "common/tensor/adapter.h"
 #include "common/tensor/engine.h"
 
 /* H is x a' [M,r], after dropout, saved for b's gradient. PRE is the input [M,k] of gelu, saved by
@@ -417,23 +416,19 @@ static vt_tensor *linear(vt_ctx *g, vt_tensor *x, const vt_lin *l, vc_dtype type
     return y;
 }
 
-/* Returns true if the adapter computes the layer's output itself. */
-static bool applies(const vt_lin *l) { return l->adapter && l->adapter->apply; }
-
 vt_tensor *vt_linear(vt_ctx *g, vt_tensor *x, const vt_lin *l)
 {
-    return applies(l) ? l->adapter->apply(g, x, l, g->compute)
-                      : linear(g, x, l, g->compute, NULL, NULL);
+    return l->apply ? l->apply(g, x, l, g->compute) : linear(g, x, l, g->compute, NULL, NULL);
 }
 
 vt_tensor *vt_linear_f32(vt_ctx *g, vt_tensor *x, const vt_lin *l)
 {
-    return applies(l) ? l->adapter->apply(g, x, l, VC_F32) : linear(g, x, l, VC_F32, NULL, NULL);
+    return l->apply ? l->apply(g, x, l, VC_F32) : linear(g, x, l, VC_F32, NULL, NULL);
 }
 
 vt_tensor *vt_feed_forward(vt_ctx *g, vt_tensor *x, const vt_lin *up, const vt_lin *down)
 {
-    if (applies(up) || applies(down))
+    if (up->apply || down->apply)
         return vt_linear(g, vt_gelu(g, vt_linear(g, x, up)), down);
     vt_tensor *pre = NULL, *h = linear(g, x, up, g->compute, &pre, NULL);
 

@@ -123,12 +123,15 @@ vt_tensor *vt_gated_add_two(vt_ctx *g, vt_tensor *x, vt_tensor *y, int64_t split
  * samples. An adapter (adapter.h) changes the layer as its row says, by its factors; the first two
  * of a LoRA and its kin are lora_a and lora_b too. */
 enum { VT_FACTORS = 6 };
+struct vt_lin;
+typedef vt_tensor *vt_apply(vt_ctx *g, vt_tensor *x, const struct vt_lin *l, vc_dtype type);
 typedef struct vt_lin {
     vt_tensor *w, *b, *lora_a, *lora_b;
     float lora_scale;
     vt_tensor *scale;
     uint64_t lora_key;
     const struct vt_adapter *adapter;         /* NULL: none, or the LoRA of lora_a and lora_b */
+    vt_apply *apply;                          /* the adapter's; NULL: it has the pair alone */
     vt_tensor *factor[VT_FACTORS];            /* NULL: the layer does not have it */
 } vt_lin;
 /* Probabilities of dropout in LoRA, each from 0 to below 1. What stays is divided by 1 - p, except

@@ -1,5 +1,5 @@
-/* params.h - the inside of vt_params; for weights.c, load.c, optim.c, optimizer.c and
- * common/memory only. */
+/* params.h - the inside of vt_params; for weights.c, load.c, optim.c, optimizer.c,
+ * common/memory and common/adapters only. */
 #ifndef COMMON_TENSOR_PARAMS_H
 #define COMMON_TENSOR_PARAMS_H
 
@@ -20,6 +20,16 @@ struct vt_params {
     void *loaded_arg;
     vt_places *swap;                          /* NULL: no weights are swapped */
 };
+
+/* weights.c. Returns a new entry at the end of the list, of no block; NULL: out of memory. Takes
+ * ownership of t in every case. */
+vt_param *vt_params_add(vt_params *p, const char *name, const char *module, vt_tensor *t,
+                        vt_lin *lin, int role, vc_err *err);
+/* Makes a parameter of f32 with initial values of its name; a dry step has none. */
+int vt_param_started(vt_tensor **t, vt_ctx *g, vt_init init, int nd, const int64_t *dim,
+                     const char *name, uint64_t seed, vc_err *err);
+/* Makes one parameter trained, as vt_params_train does. */
+int vt_params_train_one(vt_params *p, vt_param *w, vc_err *err);
 
 /* optim.c. Number of trained parameters. */
 int vt_params_trained(const vt_params *p);

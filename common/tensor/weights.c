@@ -1,4 +1,4 @@
-/* weights.c - parameters bound by tables: binding, initial values, training, LoRA; see weights.h */
+/* weights.c - parameters bound by tables: binding, initial values, training; see weights.h */
 #include "common/tensor/weights.h"
 
 #include <math.h>
@@ -8,7 +8,6 @@
 #include <xxhash.h>
 
 #include "common/base/rng.h"
-#include "common/tensor/adapter.h"
 #include "common/tensor/engine.h"
 #include "common/tensor/params.h"
 
@@ -90,10 +89,8 @@ static char *join(const char *a, const char *b, const char *c)
     return s;
 }
 
-/* Returns a new entry at the end of the list, of no block; NULL: out of memory. Takes ownership of
- * t in every case. */
-static vt_param *add(vt_params *p, const char *name, const char *module, vt_tensor *t, vt_lin *lin,
-                     int role, vc_err *err)
+vt_param *vt_params_add(vt_params *p, const char *name, const char *module, vt_tensor *t,
+                        vt_lin *lin, int role, vc_err *err)
 {
     vt_param *w = calloc(1, sizeof *w);
     char *nm = join(name, "", ""), *mod = module ? join(module, "", "") : NULL;
@@ -166,8 +163,8 @@ static void start(float *v, vt_init init, int nd, const int64_t *dim, const char
     }
 }
 
-static int started(vt_tensor **t, vt_ctx *g, vt_init init, int nd, const int64_t *dim,
-                   const char *name, uint64_t seed, vc_err *err)
+int vt_param_started(vt_tensor **t, vt_ctx *g, vt_init init, int nd, const int64_t *dim,
+                     const char *name, uint64_t seed, vc_err *err)
 {
     size_t n = 1;
     for (int i = 0; i < nd; i++)
@@ -194,10 +191,10 @@ static int bind_one(vt_params *p, const char *name, const char *module, vt_tenso
     vc_dtype from = VC_F32;
     bool drawn = !src->get || (src->lacks && src->lacks(src->lacks_arg, name));
     int rc = !drawn ? vt_load(&t, may_scale, &from, p->g, src, nd, dim, name, err)
-                      : started(&t, p->g, init, nd, dim, name, src->seed, err);
+                      : vt_param_started(&t, p->g, init, nd, dim, name, src->seed, err);
     if (rc)
         return rc;
-    vt_param *w = add(p, name, module, t, lin, VT_P_BASE, err);
+    vt_param *w = vt_params_add(p, name, module, t, lin, VT_P_BASE, err);
     if (!w) {
         vt_param_free(p->g, scale);
         return VC_ENOMEM;
@@ -301,7 +298,7 @@ static int unscale(vt_params *p, vt_param *w, vc_err *err)
     return rc;
 }
 
-static int train(vt_params *p, vt_param *w, vc_err *err)
+int vt_params_train_one(vt_params *p, vt_param *w, vc_err *err)
 {
     int rc = vt_param_train(p->g, w->t, VC_F32, err);
 
@@ -322,165 +319,13 @@ int vt_params_train(vt_params *p, bool (*match)(void *arg, const char *name), vo
         vc_dtype from = w->t->dtype;
         if (w->buffer || (match && !match(arg, w->name)))
             continue;
-        int rc = train(p, w, err);
+        int rc = vt_params_train_one(p, w, err);
         if (!rc)
             rc = report(p, vt_count(w->t), from, err);
         if (rc)
             return rc;
     }
     return 0;
-}
-
-/* The lengths of the rows of a layer's weight, which DoRA's magnitudes begin as. */
-static int row_lengths(vt_params *p, const vt_param *of, vt_tensor *to, vc_err *err)
-{
-    const int64_t out = of->t->dim[0], in = vt_count(of->t) / out;
-    const size_t n = (size_t)vt_count(of->t);
-    float *row = malloc((size_t)in * sizeof *row), *lengths = malloc((size_t)out * sizeof *lengths);
-    char *room = malloc(n * vc_dtype_size(of->t->dtype));
-    const int rc = row && lengths && room ? 0 : vc_no_memory(err);
-
-    if (!rc && !p->g->sizes_only) {
-        const void *host = vt_param_host_values(of->t);
-        const char *values = host ? host : vt_param_get(p->g, of->t, room);
-        for (int64_t o = 0; o < out; o++) {
-            double sum = 0;
-            vc_to_f32(row, values + (size_t)(o * in) * vc_dtype_size(of->t->dtype), of->t->dtype,
-                      (size_t)in);
-            for (int64_t i = 0; i < in; i++)
-                sum += (double)row[i] * (double)row[i];
-            lengths[o] = (float)sqrt(sum);
-        }
-        vt_param_set(p->g, to, lengths, VC_F32);
-    }
-    free(row);
-    free(lengths);
-    free(room);
-    return rc;
-}
-
-static int add_factor(vt_params *p, const vt_param *of, const vt_factor *f, int index, int nd,
-                      const int64_t *dim, uint64_t seed, vc_err *err)
-{
-    vt_tensor *t = NULL;
-    char *name = join(of->module, f->suffix, "");
-    int rc = name ? started(&t, p->g, f->init, nd, dim, name, seed, err)
-                  : vc_fail(err, VC_ENOMEM, "%s: out of memory", of->name);
-
-    if (!rc) {
-        vt_param *w = add(p, name, of->module, t, of->lin, 1 + index, err);
-        rc = w ? train(p, w, err) : VC_ENOMEM;
-        if (!rc && f->init == VT_INIT_ROWS)
-            rc = row_lengths(p, of, t, err);
-        if (!rc)
-            rc = vc_context(err, vt_param_round(p->g, t, err), "%s", name);
-        if (w) {
-            w->block = of->block;
-            w->model = of->model;
-            of->lin->factor[index] = t;
-        }
-    }
-    free(name);
-    return rc;
-}
-
-/* Sets the shape of a factor, and returns its number of axes. Of a convolution, the factor that has
- * the weight's inputs has its kernel too, and others have as many axes. */
-static int factor_shape(int64_t dim[VT_DIMS], const vt_factor *f, const vt_param *of,
-                        const int64_t *sides)
-{
-    int nd = 0;
-    for (; nd < 2 && f->side[nd]; nd++)
-        dim[nd] = sides[f->side[nd]];
-    for (int i = 2; i < of->t->nd; i++, nd++)
-        dim[nd] = f->side[1] == VT_IN ? of->t->dim[i] : 1;
-    return nd;
-}
-
-static int check_size(const vt_param *of, const vt_adapter_size *s, vc_err *err)
-{
-    const vt_adapter *a = &vt_adapters[s->kind];
-    if (s->rank < 1)
-        return vc_fail(err, VC_EINVAL, "%s: LoRA of rank %d", of->module, s->rank);
-    if (of->t->nd > 2 && !a->convs)
-        return vc_fail(err, VC_EUSAGE, "--adapter %s: %s is a convolution, which only lora and "
-                       "rslora adapt: leave it out of --target_name", a->name, of->module);
-    if (of->scale && a->plain_base)
-        return vc_fail(err, VC_EUSAGE, "--adapter %s: needs the lengths of the weight's rows, which "
-                       "an fp8 base (%s) does not keep: give --transformer_dtype bf16, or another "
-                       "adapter", a->name, of->module);
-    return 0;
-}
-
-static int add_adapter(vt_params *p, const vt_param *of, const vt_adapter_size *s, uint64_t seed,
-                       vc_err *err)
-{
-    const vt_adapter *a = &vt_adapters[s->kind];
-    vt_lin *l = of->lin;
-    int64_t sides[VT_SIDES];
-    int rc = check_size(of, s, err);
-
-    if (rc)
-        return rc;
-    vt_adapter_sides(sides, s, of->t->dim[0], of->t->dim[1]);
-    l->adapter = a;
-    l->lora_scale = (float)vt_adapter_scale(s, sides);
-    l->lora_key = XXH3_64bits(of->module, strlen(of->module));
-    for (int i = 0; !rc && i < VT_FACTORS && a->factor[i].suffix; i++) {
-        int64_t dim[VT_DIMS];
-        if (!vt_adapter_has(s, sides, &a->factor[i]))
-            continue;
-        const int nd = factor_shape(dim, &a->factor[i], of, sides);
-        rc = add_factor(p, of, &a->factor[i], i, nd, dim, seed, err);
-    }
-    if (a->pair) {
-        l->lora_a = l->factor[0];
-        l->lora_b = l->factor[1];
-    }
-    return rc;
-}
-
-int vt_params_adapt(vt_params *p, bool (*size)(void *arg, const char *module, vt_adapter_size *s),
-                    void *arg, uint64_t seed, int *matched, vc_err *err)
-{
-    int n = p->n;
-
-    *matched = 0;
-    for (int i = 0; i < n; i++) {
-        const vt_param *w = p->at[i];
-        vt_adapter_size s = { 0 };
-        if (!w->lin || w->t != w->lin->w || w->lin->adapter || !size(arg, w->module, &s))
-            continue;
-        int rc = add_adapter(p, w, &s, seed, err);
-        if (rc)
-            return rc;
-        ++*matched;
-    }
-    return 0;
-}
-
-/* A LoRA whose modules all have one size. */
-typedef struct one_size {
-    bool (*match)(void *arg, const char *module);
-    void *arg;
-    vt_adapter_size size;
-} one_size;
-
-static bool size_of_all(void *arg, const char *module, vt_adapter_size *s)
-{
-    const one_size *o = arg;
-    *s = o->size;
-    return !o->match || o->match(o->arg, module);
-}
-
-int vt_params_lora(vt_params *p, bool (*match)(void *arg, const char *module), void *arg, int rank,
-                   double alpha, uint64_t seed, int *matched, vc_err *err)
-{
-    one_size o = { match, arg, { .rank = rank, .alpha = alpha } };
-
-    *matched = 0;
-    return rank < 1 ? vc_fail(err, VC_EINVAL, "LoRA of rank %d", rank)
-                    : vt_params_adapt(p, size_of_all, &o, seed, matched, err);
 }
 
 vt_param_bytes vt_params_bytes(const vt_params *p)

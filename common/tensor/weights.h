@@ -132,25 +132,6 @@ vt_param *vt_params_find(vt_params *p, const char *name);
  * by them. */
 int vt_params_train(vt_params *p, bool (*match)(void *arg, const char *name), void *arg,
                     vc_err *err);
-/* Adds a trained LoRA pair to each linear whose module `match` accepts (NULL: all), and trains
- * nothing else: a is kaiming-uniform(sqrt 5) = uniform +-1/sqrt(in), b zero, scale alpha / rank.
- * The pairs are named module.lora_A.weight and module.lora_B.weight, in bound order of the linears.
- * A convolution's pair consists of convolutions, as PEFT's: a [rank,in,kernel], b [out,rank,1,..].
- * *matched becomes the number of linears. */
-int vt_params_lora(vt_params *p, bool (*match)(void *arg, const char *module), void *arg, int rank,
-                   double alpha, uint64_t seed, int *matched, vc_err *err);
-/* The same with any adapter (adapter.h), of a kind and a size for each module, which `size` sets;
- * it returns false for modules without one. VC_EUSAGE names a module that cannot have it. */
-typedef struct vt_adapter_size {
-    int kind;                                 /* vt_adapter_kind */
-    int rank;
-    double alpha;
-    int64_t factor;                           /* LoKr: as vt_adapter_split's; 0: -1 */
-    bool whole, both;                         /* LoKr: both matrices whole; both products */
-} vt_adapter_size;
-int vt_params_adapt(vt_params *p, bool (*size)(void *arg, const char *module, vt_adapter_size *s),
-                    void *arg, uint64_t seed, int *matched, vc_err *err);
-
 /* Places the weights that are on the host. Those of the first `blocks` blocks stay there and are
  * copied to the device when their block is entered, into two places alternately: while the kernels
  * of one block run, the weights of the next are copied. All others move to the device for good. A

@@ -16,6 +16,7 @@ common/cli/peers
 common/cli           common/base common/cli/peers common/os
 common/tensor        common/base common/kernels common/os
 common/tensor/base   common/tensor
+common/adapters      common/os common/tensor
 common/memory        common/tensor
 common/nn            common/tensor
 common/comm          common/base common/memory common/os
@@ -61,25 +62,30 @@ precompute/vprep     precompute/run precompute/text
 precompute/vdecode   common common/base common/cli common/os formats/dataset formats/report
 precompute/vdecode   formats/tensors precompute/media precompute/run precompute/vae
 train/diffusion      common common/base common/os common/tensor formats/json
-train/lora           common/base common/os common/tensor formats/json formats/tensors
+train/lora           common/adapters common/base common/os formats/json
+train/lora           formats/tensors
 train/models         common common/nn common/os common/tensor formats/json
 train/models         formats/tensors train/diffusion train/lora
 train/data           buckets common/base common/cli common/os formats/dataset formats/json
 train/data           formats/keys formats/tensors train/models
-train/output         common/base common/os common/tensor formats/dataset formats/json formats/report
+train/output         common/adapters common/base common/os common/tensor formats/dataset
+train/output         formats/json formats/report
 train/output         formats/tensors train/lora train/models
 train/parallel       common/comm common/memory common/os common/tensor formats/tensors
 train                common common/base common/cli common/comm common/os common/tensor train/data
 train                train/diffusion train/models train/output
 train/optim          common/base common/cli common/os common/tensor train train/output
 train/samples        common/cli train
-train/settings       common/cli common/os formats/json formats/tensors train train/diffusion
+train/settings       common/adapters common/cli common/os formats/json formats/tensors train
+train/settings       train/diffusion train/lora
 train/settings       train/optim
-train/setup          common/base common/os formats/tensors train train/diffusion train/lora
+train/setup          common/adapters common/base common/os formats/tensors train train/diffusion
+train/setup          train/lora
 train/setup          train/models
 train/setup          train/optim train/output train/samples
 train/steps          common/base common/memory common/os train train/diffusion train/parallel
-train/plan           common/os train train/diffusion train/lora train/models train/optim
+train/plan           common/adapters common/os train train/diffusion train/lora train/models
+train/plan           train/optim
 train/plan           train/parallel train/samples train/steps
 train/sampling       common/base common/os train train/parallel train/plan train/steps
 train/vtrain         common/comm common/memory common/os formats/report formats/tensors train

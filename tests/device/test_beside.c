@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/adapters/adapter.h"
 #include "tests/device/device_host.h"
 #include "tests/lib/ok.h"
 #include "tests/tensor/engine_model.h"

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/adapters/adapter.h"
 #include "common/tensor/optimizer.h"
 #include "tests/device/device_host.h"
 #include "tests/lib/ok.h"

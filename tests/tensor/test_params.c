@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/adapters/adapter.h"
 #include "common/tensor/backend.h"
 #include "tests/lib/ok.h"
 #include "tests/tensor/engine_model.h"

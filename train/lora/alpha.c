@@ -68,16 +68,13 @@ static int read_config(vtrain_lora_alpha *a, const cJSON *meta, const char *pref
     char field[4][40];
     for (int i = 0; i < 4; i++)
         snprintf(field[i], sizeof field[i], "%s%s", prefix, names[i]);
-    bool dora = false;
     int rc = vf_json_num_opt(meta, field[0], &a->alpha, err);
     if (!rc && (a->alpha < 0 || a->alpha >= MAX_ALPHA))
         rc = vc_fail(err, VC_EFORMAT, "%s is out of range", field[0]);
     if (!rc)
         rc = vf_json_bool_opt(meta, field[1], &a->root, err);
     if (!rc)
-        rc = vf_json_bool_opt(meta, field[2], &dora, err);
-    if (!rc && dora)
-        rc = vc_fail(err, VC_EFORMAT, "%s is true: a DoRA is not a LoRA", field[2]);
+        rc = vf_json_bool_opt(meta, field[2], &a->dora, err);
     return rc ? rc : read_patterns(a, meta, field[3], err);
 }
 

@@ -15,6 +15,7 @@ struct vtrain_lora_pattern;
 typedef struct vtrain_lora_alpha {
     double alpha;                /* lora_alpha; NaN: the metadata have none */
     bool root;                   /* use_rslora: alpha / sqrt(r) (Kalajdzievski 2023) */
+    bool dora;                   /* use_dora: each module has magnitudes */
     struct vtrain_lora_pattern *pattern;
     int n_patterns;
     double trained;              /* vlt_network_alpha of a file with alpha baked into B; or NaN */

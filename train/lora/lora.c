@@ -17,7 +17,6 @@ enum { MAX_TENSORS = 20000 };    /* a search compares all entries */
 
 /* Tensors of adapters that are not a product of two matrices. The first row that fits counts. */
 static const struct { const char *word, *what; } others[] = {
-    { ".lora_magnitude_vector", "a DoRA" }, { ".dora_scale", "a DoRA" },
     { ".magnitude", "a DoRA" },             { ".lokr_", "a LoKr with a core" },
     { ".hada_", "a LoHa with a core" },     { ".oft_", "an OFT" },
     { ".boft_", "a BOFT" },                 { ".ia3_", "an IA3" },
@@ -79,6 +78,7 @@ static int add(vtrain_lora *l, const vf_view *v, vc_err *err)
     const vf_view **slot = n.is == VTRAIN_PART_A       ? &e->a
                            : n.is == VTRAIN_PART_B     ? &e->b
                            : n.is == VTRAIN_PART_ALPHA ? &e->alpha
+                           : n.is == VTRAIN_PART_MAGNITUDE ? &e->magnitude
                                                        : &e->more[n.is];
     if (*slot)
         return vc_fail(err, VC_EFORMAT, "module \"%s\" is in the file twice", e->module);
@@ -126,6 +126,16 @@ static int check_seal(const vtrain_lora *l, vc_err *err)
                    l->path, why.text);
 }
 
+/* Metadata that say DoRA need magnitudes in the file. */
+static int check_dora(const vtrain_lora *l, vc_err *err)
+{
+    for (int i = 0; i < l->n; i++)
+        if (l->entry[i].magnitude)
+            return 0;
+    return vc_fail(err, VC_EFORMAT, "use_dora is true in lora_adapter_metadata, or in "
+                   "adapter_config.json, but the file has no magnitudes of a DoRA: copy it again");
+}
+
 static int open_parts(vtrain_lora *l, const char *path, vc_err *err)
 {
     int rc = find_file(&l->path, path, err);
@@ -149,6 +159,11 @@ static int open_parts(vtrain_lora *l, const char *path, vc_err *err)
         rc = vc_fail(err, VC_EFORMAT, "the file has no tensor of a LoRA");
     if (!rc)
         rc = vtrain_lora_alpha_read(&l->alpha, l->file, l->path, err);
+    if (!rc && l->alpha.dora)
+        rc = check_dora(l, err);
+    const char *adapter = rc ? NULL : vf_safetensors_meta(l->file, "vlt_adapter");
+    l->root = (adapter && !strcmp(adapter, "rslora")) || l->alpha.root;
+    l->comfyui = !rc && vf_safetensors_meta(l->file, "vlt_magnitudes");
     return vc_context(err, rc, "%s", l->path);
 }
 
@@ -258,6 +273,30 @@ static int check_type(const vtrain_lora *l, const vf_view *v, vc_err *err)
                    "numbers", l->path, v->name, vc_dtype_name(v->dtype));
 }
 
+/* A DoRA's magnitudes are those of the rows: [out], [out,1] or [1,out,1,1]. */
+static int check_magnitude(const vtrain_lora *l, const vtrain_lora_entry *e, vc_err *err)
+{
+    const vf_view *m = e->magnitude;
+    int64_t longest = 1;
+    int rc = check_type(l, m, err);
+    if (rc)
+        return rc;
+    if (l->comfyui)
+        return vc_fail(err, VC_EFORMAT, "%s: the magnitudes of this DoRA are those that ComfyUI "
+                       "needs: give pytorch_lora_weights.safetensors beside it, or "
+                       "lora_kohya.safetensors", l->path);
+    for (int i = 0; i < m->nd; i++)
+        longest = m->dim[i] > longest ? m->dim[i] : longest;
+    const bool row = m->nd == 2 && m->dim[0] == 1 && m->dim[1] > 1;
+    if (vf_view_count(m) == longest && longest == e->b->dim[0] && !row)
+        return 0;
+    char have[VT_SHAPE_TEXT];
+    vt_shape_text(have, m->nd, m->dim);
+    return vc_fail(err, VC_EFORMAT, "%s: tensor \"%s\" is %s, but a DoRA has one magnitude for "
+                   "each of the module's %lld rows here, as PEFT's", l->path, m->name, have,
+                   (long long)e->b->dim[0]);
+}
+
 static int check_pair(const vtrain_lora *l, const vtrain_lora_entry *e, vc_err *err)
 {
     const vf_view *a = e->a, *b = e->b;
@@ -265,12 +304,18 @@ static int check_pair(const vtrain_lora *l, const vtrain_lora_entry *e, vc_err *
         return vc_fail(err, VC_EFORMAT, "%s: module \"%s\" has %s, which --preset_lora_path folds "
                        "in, but which is not trained here", l->path, e->module,
                        vtrain_lora_more(e));
+    if (l->alpha.dora && !e->magnitude)
+        return vc_fail(err, VC_EFORMAT, "%s: use_dora is true in the metadata, but module \"%s\" "
+                       "has no magnitude: copy the file again, or write it again as a DoRA",
+                       l->path, e->module);
     if (!a || !b)
         return vc_fail(err, VC_EFORMAT, "%s: module \"%s\" lacks half of its pair, %s", l->path,
                        e->module, a ? "lora_B (lora_up)" : "lora_A (lora_down)");
     int rc = check_type(l, a, err);
     if (!rc)
         rc = check_type(l, b, err);
+    if (!rc && e->magnitude)
+        rc = check_magnitude(l, e, err);
     if (!rc && e->alpha && vf_view_count(e->alpha) != 1)
         rc = vc_fail(err, VC_EFORMAT, "%s: tensor \"%s\" has %lld values, but an alpha is one "
                      "number", l->path, e->alpha->name, (long long)vf_view_count(e->alpha));
@@ -296,12 +341,17 @@ double vtrain_lora_own_alpha(const vtrain_lora_entry *e, double none)
     return (double)own;
 }
 
-/* alpha / r by the pair's own alpha, or else by the metadata. */
-static double scale_of(const vtrain_lora *l, const vtrain_lora_entry *e, const char *module)
+double vtrain_lora_scale(const vtrain_lora *l, const vtrain_lora_entry *e, const char *module,
+                         double r)
 {
-    double r = (double)e->a->dim[0];
     return e->alpha ? vtrain_lora_own_alpha(e, 0) / r
                     : vtrain_lora_alpha_scale(&l->alpha, module, r);
+}
+
+double vtrain_lora_trained(const vtrain_lora *l, double own, double rank)
+{
+    const double alpha = l->alpha.trained;
+    return isnan(alpha) ? own : alpha / (l->root ? sqrt(rank) : rank);
 }
 
 const char *vtrain_lora_more(const vtrain_lora_entry *e)
@@ -415,6 +465,22 @@ static int swap_rows(vtrain_lora *l, const vtrain_lora_entry *e, vf_view *b, vc_
     return 0;
 }
 
+/* Makes the magnitudes [out] of one of our modules. */
+static void take_magnitudes(const vtrain_lora_entry *e, const vtrain_renamed *r,
+                            vtrain_lora_pair *p)
+{
+    int64_t first = 0, rows = e->b->dim[0];
+    p->magnitude = *e->magnitude;
+    if (r->parts > 1 && !vtrain_rename_rows(r, rows, &first, &rows))
+        return;                               /* take_rows fails for B */
+    const size_t each = p->magnitude.bytes / (size_t)e->b->dim[0];
+    p->magnitude.nd = 1;
+    p->magnitude.dim[0] = rows;
+    p->magnitude.data = (const char *)p->magnitude.data + each * (size_t)first;
+    p->magnitude.bytes = each * (size_t)rows;
+    p->scaled = true;
+}
+
 /* Narrows the B of a fused module to the rows of one of our modules. */
 static int take_rows(const vtrain_lora *l, const vtrain_lora_entry *e, const vtrain_renamed *r,
                      vf_view *b, vc_err *err)
@@ -444,10 +510,14 @@ int vtrain_lora_pair_of(vtrain_lora *l, const char *module, vtrain_lora_pair *p,
     (*e)->parts = r.parts;
     (*e)->row = r;
     (*e)->row.theirs = NULL;
-    *p = (vtrain_lora_pair){ .a = *(*e)->a, .b = *(*e)->b, .scale = scale_of(l, *e, module),
-                             .part = r.part, .parts = r.parts };
-    double trained = l->alpha.trained;
-    p->trained = isnan(trained) ? p->scale : trained / (double)p->a.dim[0];
+    *p = (vtrain_lora_pair){ .a = *(*e)->a, .b = *(*e)->b, .part = r.part, .parts = r.parts };
+    p->scale = vtrain_lora_scale(l, *e, module, (double)p->a.dim[0]);
+    p->trained = vtrain_lora_trained(l, p->scale, (double)p->a.dim[0]);
+    if ((*e)->magnitude)
+        take_magnitudes(*e, &r, p);
+    if (vtrain_lora_swapped(&r) && p->scaled)
+        return vc_fail(err, VC_EFORMAT, "%s: module \"%s\": a DoRA of a layer whose halves are "
+                       "swapped is not read", l->path, (*e)->module);
     if (vtrain_lora_swapped(&r))
         return swap_rows(l, *e, &p->b, err);
     return r.parts > 1 ? take_rows(l, *e, &r, &p->b, err) : 0;

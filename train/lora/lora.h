@@ -21,13 +21,14 @@
  * `lora_transformer_` and `lycoris_` names with underscores; any float type, and each module with
  * its own rank. `transformer_2.` and `pipe.dit2.` are the second of a model's two transformers.
  * The pair's own alpha comes before the metadata's (alpha.h); without both, alpha is the rank.
- * A LoKr, a LoHa, and changes of layers, norms and biases (`.diff`, `.diff_b`) can be folded in,
- * but not trained. Tensors of other adapters (a DoRA, an OFT) and of text encoders are an
+ * Those of a DoRA (`.lora_magnitude_vector`, `.dora_scale`), a LoHa (`.hada_w1_a`, ...) and a LoKr
+ * (`.lokr_w1`, ...) are read too. Changes of layers, norms and biases (`.diff`, `.diff_b`) can be
+ * folded in, but not trained. Tensors of other adapters (an OFT) and of text encoders are an
  * error. */
 #ifndef TRAIN_LORA_LORA_H
 #define TRAIN_LORA_LORA_H
 
-#include "common/tensor/weights.h"
+#include "common/adapters/adapter.h"
 #include "formats/tensors/model.h"
 #include "formats/tensors/safetensors.h"
 #include "train/lora/names.h"
@@ -58,6 +59,8 @@ typedef struct vtrain_lora_pair {
     vf_view a, b;                /* [r,in] and [out,r], of a convolution with a kernel's axes */
     double scale;                /* alpha / r */
     double trained;              /* scale in training; differs where alpha was baked into b */
+    vf_view magnitude;           /* [out] of a DoRA, if `scaled` */
+    bool scaled;
     int part, parts;             /* of a fused module, whose a is that of all its parts */
 } vtrain_lora_pair;
 /* Opens a file, or the pytorch_lora_weights.safetensors or adapter_model.safetensors of a folder.
@@ -91,10 +94,9 @@ vt_source vtrain_lora_source(vtrain_lora *l, const vt_source *base, bool sizes_o
 /* Bytes of the weights that the source has made by now. */
 size_t vtrain_lora_bytes(const vtrain_lora *l);
 
-/* Sets *rank and *alpha to those with which the file's module was trained. VC_ENOENT: the file does
- * not have it. VC_EMISMATCH: its alpha cannot be trained with. */
-int vtrain_lora_size(vtrain_lora *l, const char *module, int64_t *rank, double *alpha,
-                     vc_err *err);
+/* Sets *s to the adapter with which the file's module was trained. VC_ENOENT: the file does not have
+ * it. VC_EMISMATCH: its alpha or its factors cannot be trained with. */
+int vtrain_lora_size(vtrain_lora *l, const char *module, vt_adapter_size *s, vc_err *err);
 /* Copies a LoRA's values into the trained pairs of one model (vt_param.model) of p. The file must
  * have every module of it, with the rank and the alpha of this run. A baked alpha is divided out of
  * B. A fused module whose B is block-diagonal, as vtrain writes them, is split into the pairs of

@@ -1,4 +1,5 @@
 /* merge.c - folds LoRA files into weights, and changes of layers in other forms; see lora.h */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,6 +58,20 @@ static void set_merged(vt_host *v, const void *data)
     v->scale = NULL;
 }
 
+/* Gives the rows of w the lengths of a DoRA's magnitudes. */
+static void set_lengths(float *w, int64_t out, int64_t in, const vf_view *magnitude)
+{
+    for (int64_t o = 0; o < out; o++) {
+        float to, *row = w + o * in;
+        double sum = 0;
+        vf_view_f32(&to, magnitude, (size_t)o, 1);
+        for (int64_t i = 0; i < in; i++)
+            sum += (double)row[i] * (double)row[i];
+        for (int64_t i = 0; i < in && sum > 0; i++)
+            row[i] = (float)((double)row[i] * ((double)to / sqrt(sum)));
+    }
+}
+
 /* Folds the pair into a copy of the weight v, and lets v point to the copy, which l frees. */
 static int make_merged(vtrain_lora *l, vt_host *v, const vtrain_lora_pair *p, vc_err *err)
 {
@@ -73,6 +88,8 @@ static int make_merged(vtrain_lora *l, vt_host *v, const vtrain_lora_pair *p, vc
         for (int64_t o = 0; o < out; o++)
             vt_host_row(w + o * in, v, o);
         vtrain_lora_merge(w, out, in, a, b, r, p->scale);
+        if (p->scaled)
+            set_lengths(w, out, in, &p->magnitude);
         vc_from_f32(stored, type, w, (size_t)n);
         vc_to_f32(w, stored, type, (size_t)n);
         if (!vf_all_finite(w, (size_t)n))
@@ -139,7 +156,8 @@ static int make_matrix(matrix *m, const vf_view *whole, const vf_view *a, const 
 /* What an entry adds to a weight: at (o, i) scale times a product of two numbers. */
 typedef struct change { matrix one, two; bool kron; double scale; } change;
 
-static int make_change(change *c, const vtrain_lora_entry *e, bool bias, vc_err *err)
+static int make_change(change *c, const vtrain_lora *l, const vtrain_lora_entry *e, bool bias,
+                       vc_err *err)
 {
     const vf_view *const *m = e->more, *diff = m[bias ? VTRAIN_PART_DIFF_B : VTRAIN_PART_DIFF];
     *c = (change){ .kron = m[VTRAIN_PART_KR_1] || m[VTRAIN_PART_KR_1A], .scale = 1 };
@@ -158,7 +176,7 @@ static int make_change(change *c, const vtrain_lora_entry *e, bool bias, vc_err 
                          e->module, err);
     const int64_t rank = c->two.rank ? c->two.rank : c->one.rank;
     if (!rc && rank)
-        c->scale = vtrain_lora_own_alpha(e, (double)rank) / (double)rank;
+        c->scale = vtrain_lora_scale(l, e, e->module, (double)rank);
     return rc;
 }
 
@@ -218,7 +236,7 @@ static int fold_more(vtrain_lora *l, vtrain_lora_entry *e, const vtrain_renamed 
 {
     change c = { 0 };
     int64_t first = 0, rows = v->nd ? v->dim[0] : 1, all = rows, row = 1;
-    int rc = make_change(&c, e, bias, err);
+    int rc = make_change(&c, l, e, bias, err);
     if (!rc && r->parts > 1 && !vtrain_rename_rows(r, change_rows(&c), &first, &rows))
         rows = -1;
     for (int i = 1; i < v->nd; i++)

@@ -88,28 +88,27 @@ char *vtrain_rename_sibling(const vtrain_renamed *r, int part)
 /* ---- names that are written ---- */
 
 const vtrain_naming vtrain_diffusers = {
-    "pytorch_lora_weights.safetensors", "transformer.", .a = ".lora_A.weight",
-    .b = ".lora_B.weight",
+    .file = "pytorch_lora_weights.safetensors", .prefix = "transformer.",
 };
 const vtrain_naming vtrain_kohya = {
     "lora_kohya.safetensors", "lora_unet__", .flat = true, .renamed = true,
-    .a = ".lora_down.weight", .b = ".lora_up.weight", .alpha = ".alpha",
+    .alpha = ".alpha",
 };
 const vtrain_naming vtrain_kohya_diffusers = {
     "lora_kohya.safetensors", "lora_unet__", .flat = true,
-    .a = ".lora_down.weight", .b = ".lora_up.weight", .alpha = ".alpha",
+    .alpha = ".alpha",
 };
 const vtrain_naming vtrain_kohya_scripts = {
     "lora_kohya.safetensors", "lora_unet_", .flat = true, .renamed = true,
-    .a = ".lora_down.weight", .b = ".lora_up.weight", .alpha = ".alpha",
+    .alpha = ".alpha",
 };
 const vtrain_naming vtrain_kohya_plain = {
     "lora_kohya.safetensors", "lora_unet_", .flat = true,
-    .a = ".lora_down.weight", .b = ".lora_up.weight", .alpha = ".alpha",
+    .alpha = ".alpha",
 };
 const vtrain_naming vtrain_comfyui = {
     "lora_comfyui.safetensors", "diffusion_model.", .renamed = true,
-    .a = ".lora_down.weight", .b = ".lora_up.weight", .alpha = ".alpha",
+    .alpha = ".alpha",
 };
 
 /* ---- names that are read ---- */
@@ -126,6 +125,10 @@ static const struct { const char *word; vtrain_lora_part is; } halves[] = {
 /* Ends of the names of other parts. */
 static const struct { const char *end; vtrain_lora_part is; } ends[] = {
     { ".alpha", VTRAIN_PART_ALPHA },
+    { ".lora_magnitude_vector", VTRAIN_PART_MAGNITUDE },
+    { ".lora_magnitude_vector.weight", VTRAIN_PART_MAGNITUDE },
+    { ".lora_magnitude_vector.default.weight", VTRAIN_PART_MAGNITUDE },
+    { ".dora_scale", VTRAIN_PART_MAGNITUDE },
     { ".diff", VTRAIN_PART_DIFF },          { ".w_norm", VTRAIN_PART_DIFF },
     { ".diff_b", VTRAIN_PART_DIFF_B },      { ".b_norm", VTRAIN_PART_DIFF_B },
     { ".lokr_w1", VTRAIN_PART_KR_1 },       { ".lokr_w1_a", VTRAIN_PART_KR_1A },
@@ -191,6 +194,14 @@ static vtrain_lora_part part_of(const char *name, size_t *module)
             const char *lora = strstr(last ? last : name, "_lora");
             return lora && lora < name + *module ? layers[i].is : VTRAIN_PART_NONE;
         }
+    return VTRAIN_PART_NONE;
+}
+
+vtrain_lora_part vtrain_lora_part_of(const char *suffix)
+{
+    for (size_t i = 0; i < COUNT(ends); i++)
+        if (!strcmp(ends[i].end, suffix))
+            return ends[i].is;
     return VTRAIN_PART_NONE;
 }
 

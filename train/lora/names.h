@@ -63,8 +63,9 @@ typedef struct vtrain_naming {
     const char *file, *prefix;
     bool flat;                                /* paths have underscores in place of dots */
     bool renamed;                             /* modules have the first authors' names */
-    const char *a, *b, *alpha;                /* suffixes of a module's tensors; alpha NULL: the
-                                               * metadata hold alpha */
+    const char *alpha;                        /* suffix of a module's alpha, beside factors with the
+                                               * suffixes of kohya (adapter.h); NULL: the metadata
+                                               * hold alpha, and factors have PEFT's suffixes */
 } vtrain_naming;
 extern const vtrain_naming vtrain_diffusers, vtrain_comfyui;
 /* lora_kohya.safetensors: in VideoX-Fun's form with the first authors' names or with diffusers',
@@ -75,8 +76,8 @@ extern const vtrain_naming vtrain_kohya, vtrain_kohya_diffusers, vtrain_kohya_sc
 /* ---- names that are read ---- */
 
 typedef enum {
-    VTRAIN_PART_NONE, VTRAIN_PART_A, VTRAIN_PART_B, VTRAIN_PART_ALPHA,
-    /* of files that can be folded in, and not trained: what is added to a weight and to a bias; the
+    VTRAIN_PART_NONE, VTRAIN_PART_A, VTRAIN_PART_B, VTRAIN_PART_ALPHA, VTRAIN_PART_MAGNITUDE,
+    /* what is added to a weight and to a bias, which can be folded in, and not trained; the
      * factors of a LoKr, kron(w1, w2), and of a LoHa, (w1_a w1_b) * (w2_a w2_b) */
     VTRAIN_PART_DIFF, VTRAIN_PART_DIFF_B,
     VTRAIN_PART_KR_1, VTRAIN_PART_KR_1A, VTRAIN_PART_KR_1B,
@@ -91,6 +92,8 @@ typedef struct vtrain_lora_name {
     bool flat;                                /* it has underscores in place of dots */
     bool second;                              /* its prefix names the second of two transformers */
 } vtrain_lora_name;
+/* The part whose tensors' names end in the suffix, as ".hada_w1_a"; NONE: there is none. */
+vtrain_lora_part vtrain_lora_part_of(const char *suffix);
 /* Splits the name of a tensor, in any naming in use, into its module and its part. */
 vtrain_lora_name vtrain_lora_module(const char *tensor);
 /* Returns true if the name is that of a text encoder's tensor. */

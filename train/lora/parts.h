@@ -12,7 +12,7 @@ typedef struct vtrain_lora_entry {
     bool known;                  /* the transformer has the module, or a part of it */
     unsigned used;               /* a bit for each part that vtrain_lora_get returned */
     int parts;                   /* number of our modules that are fused in this module */
-    const vf_view *a, *b, *alpha;
+    const vf_view *a, *b, *alpha, *magnitude;
     const vf_view *more[VTRAIN_PARTS];       /* the other parts */
     bool used_bias;              /* more[VTRAIN_PART_DIFF_B] was added */
     vtrain_renamed row;          /* of a fused module; row.row NULL: of one module */
@@ -23,6 +23,8 @@ struct vtrain_lora {
     vf_safetensors *file;
     const vtrain_rename *renames[2];
     vtrain_lora_alpha alpha;
+    bool root;                   /* it was trained as an rsLoRA */
+    bool comfyui;                /* magnitudes are ComfyUI's (train/output/export_lora.c) */
     vtrain_lora_entry *entry;
     int n;
     vt_source base;              /* of vtrain_lora_source */
@@ -44,6 +46,11 @@ int vtrain_lora_find(vtrain_lora *l, const char *module, vtrain_lora_entry **e, 
 bool vtrain_lora_swapped(const vtrain_renamed *r);
 /* Lets l free `made` when it is closed. */
 int vtrain_lora_keep(vtrain_lora *l, void *made, vc_err *err);
+/* alpha / r by the entry's own alpha, or else by the metadata. */
+double vtrain_lora_scale(const vtrain_lora *l, const vtrain_lora_entry *e, const char *module,
+                         double r);
+/* The scale that a module of the rank was trained with, whose file has the scale `own`. */
+double vtrain_lora_trained(const vtrain_lora *l, double own, double rank);
 /* What an entry has beside a pair, as "a LoKr"; NULL: nothing. */
 const char *vtrain_lora_more(const vtrain_lora_entry *e);
 /* The number in the entry's alpha, or `none`. */

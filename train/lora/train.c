@@ -13,6 +13,7 @@ static int check_fit(const vt_param *x, const vtrain_lora_pair *p, vc_err *err)
 {
     long long rank = p->a.dim[0], own = x->lin->lora_a->dim[0];
     double scale = (double)x->lin->lora_scale;
+    const double by = x->lin->adapter->root ? sqrt((double)rank) : (double)rank;
     if (rank != own)
         return vc_fail(err, VC_EMISMATCH, "module \"%s\" has rank %lld, but this run's is %lld: "
                        "give --rank %lld, or leave --rank out, so that each module has the file's",
@@ -22,8 +23,8 @@ static int check_fit(const vt_param *x, const vtrain_lora_pair *p, vc_err *err)
                        "above 0", x->module, p->scale * (double)rank);
     if (!(fabs(p->trained - scale) <= 1e-6 * p->trained))
         return vc_fail(err, VC_EMISMATCH, "module \"%s\" has alpha %g, but this run's is %g: give "
-                       "--network_alpha %g", x->module, p->trained * (double)rank,
-                       scale * (double)rank, p->trained * (double)rank);
+                       "--network_alpha %g", x->module, p->trained * by, scale * by,
+                       p->trained * by);
     return 0;
 }
 
@@ -67,8 +68,7 @@ static int split_fused(vtrain_lora_pair *p, float **own, const vtrain_lora *l, i
     p->b.data = *own = b;
     p->b.dtype = VC_F32;
     p->b.bytes = sizeof *b * (size_t)(out * rank);
-    if (!isnan(l->alpha.trained))
-        p->trained = l->alpha.trained / (double)rank;
+    p->trained = vtrain_lora_trained(l, p->trained, (double)rank);
     return 0;
 }
 
@@ -112,49 +112,207 @@ static int part_rank(int64_t *rank, const vtrain_lora_pair *p, vc_err *err)
     return 0;
 }
 
-int vtrain_lora_size(vtrain_lora *l, const char *module, int64_t *rank, double *alpha, vc_err *err)
+/* ---- adapters that are no pair ---- */
+
+/* The file's factor i of an adapter, or NULL. */
+static const vf_view *factor_of(const vtrain_lora_entry *e, const vt_adapter *a, int i)
+{
+    return a->factor[i].suffix ? e->more[vtrain_lora_part_of(a->factor[i].suffix)] : NULL;
+}
+
+/* The kind of an entry without a pair; VT_ADAPTERS: it is not trained here. */
+static vt_adapter_kind kind_of(const vtrain_lora_entry *e)
+{
+    int kind = 0;
+    for (bool found = false; kind < VT_ADAPTERS; kind += !found) {
+        for (int i = 0; i < VT_FACTORS && !vt_adapters[kind].pair && !found; i++)
+            found = factor_of(e, &vt_adapters[kind], i);
+        if (found)
+            break;
+    }
+    return (vt_adapter_kind)kind;
+}
+
+/* Sets the number of rows or columns that two matrices' product has, as the file has them whole or
+ * as products; 0: it lacks a factor. */
+static void measure(int64_t size[2], const vf_view *whole, const vf_view *a, const vf_view *b)
+{
+    const vf_view *rows = whole ? whole : a, *columns = whole ? whole : b;
+    size[0] = rows && columns && rows->nd == 2 ? rows->dim[0] : 0;
+    size[1] = rows && columns && columns->nd == 2 ? columns->dim[1] : 0;
+}
+
+/* Finds the factor by which this run would divide a weight as the file's LoKr does. */
+static bool find_factor(vt_adapter_size *s, const int64_t one[2], const int64_t two[2])
+{
+    const int64_t tried[] = { s->factor, -1, one[0] > one[1] ? one[0] : one[1], one[0], one[1],
+                              two[0] > two[1] ? two[0] : two[1] };
+    for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
+        int64_t sides[VT_SIDES];
+        s->factor = tried[i] ? tried[i] : -1;
+        vt_adapter_sides(sides, s, one[0] * two[0], one[1] * two[1]);
+        if (sides[VT_OUT_L] == one[0] && sides[VT_IN_M] == one[1])
+            return true;
+    }
+    return false;
+}
+
+/* Sets the way in which a LoKr's matrices are divided. */
+static bool size_kron(vt_adapter_size *s, const vtrain_lora_entry *e)
+{
+    const vf_view *const *m = e->more;
+    int64_t one[2], two[2], sides[VT_SIDES];
+    measure(one, m[VTRAIN_PART_KR_1], m[VTRAIN_PART_KR_1A], m[VTRAIN_PART_KR_1B]);
+    measure(two, m[VTRAIN_PART_KR_2], m[VTRAIN_PART_KR_2A], m[VTRAIN_PART_KR_2B]);
+    s->both = m[VTRAIN_PART_KR_1A];
+    s->whole = m[VTRAIN_PART_KR_1] && m[VTRAIN_PART_KR_2];
+    if (!one[0] || !one[1] || !two[0] || !two[1] || !find_factor(s, one, two))
+        return false;
+    vt_adapter_sides(sides, s, one[0] * two[0], one[1] * two[1]);
+    const vt_adapter *a = &vt_adapters[s->kind];
+    bool same = true;
+    for (int i = 0; i < VT_FACTORS; i++)
+        same = same && (factor_of(e, a, i) != NULL) == vt_adapter_has(s, sides, &a->factor[i]);
+    return same;
+}
+
+static int size_more(vt_adapter_size *s, const vtrain_lora *l, const vtrain_lora_entry *e,
+                     const vtrain_renamed *r, const char *module, vc_err *err)
+{
+    const vt_adapter_kind kind = kind_of(e);
+    if (kind == VT_ADAPTERS)
+        return vc_fail(err, VC_EFORMAT, "%s: module \"%s\" has %s, which --preset_lora_path folds "
+                       "in, but which is not trained here", l->path, e->module,
+                       vtrain_lora_more(e));
+    if (r->parts > 1)
+        return vc_fail(err, VC_EFORMAT, "%s: module \"%s\" has %s of %d modules of this "
+                       "transformer in one, which is not trained further: give the file that has "
+                       "them apart (pytorch_lora_weights.safetensors)", l->path, e->module,
+                       vtrain_lora_more(e), r->parts);
+    const vt_adapter *a = &vt_adapters[kind];
+    s->kind = kind;
+    s->rank = 0;
+    for (int i = 0; i < VT_FACTORS; i++) {
+        const vf_view *v = factor_of(e, a, i);
+        if (v && a->factor[i].side[0] == VT_RANK && v->nd == 2)
+            s->rank = (int)v->dim[0];
+    }
+    const bool ranked = s->rank > 0;
+    s->rank = ranked ? s->rank : 1;
+    s->alpha = ranked ? vtrain_lora_scale(l, e, module, s->rank) * s->rank : 1;
+    if (a->kron && !size_kron(s, e))
+        return vc_fail(err, VC_EMISMATCH, "%s: module \"%s\" has a LoKr that is divided in a way "
+                       "that this run cannot train: LyCORIS's factorization gives others",
+                       l->path, e->module);
+    return 0;
+}
+
+/* Returns 0 if the file's scale of the module is this run's. */
+static int check_scale(const vt_param *x, const vtrain_lora *l, const vtrain_lora_entry *e,
+                       vc_err *err)
+{
+    const double rank = (double)vt_adapter_rank(x->lin), scale = (double)x->lin->lora_scale;
+    const double own = rank > 0 ? vtrain_lora_scale(l, e, x->module, rank) : scale;
+    if (fabs(own - scale) <= 1e-6 * fabs(own))
+        return 0;
+    return vc_fail(err, VC_EMISMATCH, "module \"%s\" has alpha %g, but this run's is %g: give "
+                   "--network_alpha %g", x->module, own * rank, scale * rank, own * rank);
+}
+
+/* Copies the file's factor of an adapter that is no pair; VC_ENOENT: the file lacks the module. */
+static int load_more(vt_param *x, vtrain_lora *l, vt_ctx *g, vc_err *err)
+{
+    vtrain_renamed r;
+    vtrain_lora_entry *e;
+    vt_adapter_size s = { 0 };
+    const vt_adapter *a = x->lin->adapter;
+    int rc = vtrain_lora_find(l, x->module, &e, &r, err);
+    if (!rc && !e)
+        rc = VC_ENOENT;
+    if (!rc && (e->a || e->b || kind_of(e) == VT_ADAPTERS || &vt_adapters[kind_of(e)] != a))
+        rc = vc_fail(err, VC_EMISMATCH, "module \"%s\" has %s, but this run trains a %s: leave "
+                     "--adapter out, so that the file's is trained", x->module,
+                     e->a ? "a LoRA" : vtrain_lora_more(e), a->title);
+    if (!rc)
+        rc = size_more(&s, l, e, &r, x->module, err);
+    if (!rc)
+        rc = check_scale(x, l, e, err);
+    if (rc)
+        return rc;
+    const vf_view *v = factor_of(e, a, x->role - 1);
+    e->used |= 1;
+    return v ? vf_values_set(g, x->t, v, err)
+             : vc_fail(err, VC_EMISMATCH, "module \"%s\" has no %s in the file, as this run's "
+                       "LoKr is divided in another way: leave --rank and the flags of LoKr out",
+                       x->module, a->factor[x->role - 1].suffix + 1);
+}
+
+/* ---- a file's adapters ---- */
+
+int vtrain_lora_size(vtrain_lora *l, const char *module, vt_adapter_size *s, vc_err *err)
 {
     vtrain_lora_pair p;
     vtrain_lora_entry *e;
-    int rc = vtrain_lora_pair_of(l, module, &p, &e, err);
+    vtrain_renamed r;
+    int64_t rank;
+    int rc = vtrain_lora_find(l, module, &e, &r, err);
+    if (!rc && e && !e->a && !e->b && vtrain_lora_more(e))
+        return size_more(s, l, e, &r, module, err);
+    if (!rc)
+        rc = vtrain_lora_pair_of(l, module, &p, &e, err);
     if (!rc && vtrain_lora_more(e))
         rc = vc_fail(err, VC_EFORMAT, "%s: module \"%s\" has %s, which --preset_lora_path folds "
                      "in, but which is not trained here", l->path, e->module, vtrain_lora_more(e));
     if (!rc && vtrain_lora_is_zero(e, p.part))
         rc = vc_fail(err, VC_ENOENT, "%s: \"%s\" was not trained", l->path, module);
     if (!rc)
-        rc = part_rank(rank, &p, err);
+        rc = part_rank(&rank, &p, err);
     if (rc)
         return rc;
-    *alpha = !isnan(l->alpha.trained) ? l->alpha.trained : p.trained * (double)*rank;
-    if (!(*alpha > 0))
+    const double by = l->root ? sqrt((double)rank) : (double)rank;
+    s->kind = p.scaled ? VT_ADAPTER_DORA : l->root ? VT_ADAPTER_RSLORA : VT_ADAPTER_LORA;
+    s->rank = (int)rank;
+    s->alpha = !isnan(l->alpha.trained) ? l->alpha.trained : p.trained * by;
+    if (!(s->alpha > 0))
         rc = vc_fail(err, VC_EMISMATCH, "%s: module \"%s\" has alpha %g, but training needs an "
-                     "alpha above 0", l->path, module, *alpha);
+                     "alpha above 0", l->path, module, s->alpha);
+    return rc;
+}
+
+/* Copies one factor of a pair, or its magnitudes. */
+static int load_pair(vt_param *x, vtrain_lora *l, vt_ctx *g, vc_err *err)
+{
+    vtrain_lora_pair pair;
+    float *own = NULL;
+    const bool magnitude = x->role > VT_P_LORA_B;
+    int rc = vtrain_lora_get(l, x->module, &pair, err);
+    if (rc)
+        return rc;
+    if (pair.scaled != (x->lin->adapter->factor[2].suffix != NULL))
+        return vc_fail(err, VC_EMISMATCH, "module \"%s\" has a %s, but this run trains a %s: leave "
+                       "--adapter out, so that the file's is trained", x->module,
+                       pair.scaled ? "DoRA" : "LoRA", x->lin->adapter->title);
+    rc = split_fused(&pair, &own, l, x->lin->lora_a->dim[0], err);
+    if (!rc)
+        rc = check_fit(x, &pair, err);
+    if (!rc)
+        rc = magnitude ? vf_values_set(g, x->t, &pair.magnitude, err) : set_half(x, g, &pair, err);
+    free(own);
     return rc;
 }
 
 int vtrain_lora_load(vt_params *p, vtrain_lora *l, int model, vc_err *err)
 {
+    vt_ctx *g = vt_params_context(p);
     for (int i = 0; i < vt_params_count(p); i++) {
         vt_param *x = vt_params_at(p, i);
         if (x->role == VT_P_BASE || x->model != model)
             continue;
-        vtrain_lora_pair pair;
-        float *own = NULL;
-        int rc = vtrain_lora_get(l, x->module, &pair, err);
-        if (rc && rc != VC_ENOENT)
-            return rc;
-        if (rc)
+        int rc = x->lin->adapter->pair ? load_pair(x, l, g, err) : load_more(x, l, g, err);
+        if (rc == VC_ENOENT)
             rc = vc_fail(err, VC_EMISMATCH, "the file has no module \"%s\", which --target_name "
                          "matches: leave --target_name out, so that the file's modules are "
                          "trained", x->module);
-        if (!rc)
-            rc = split_fused(&pair, &own, l, x->lin->lora_a->dim[0], err);
-        if (!rc)
-            rc = check_fit(x, &pair, err);
-        if (!rc)
-            rc = set_half(x, vt_params_context(p), &pair, err);
-        free(own);
         if (rc)
             return vc_context(err, rc, "%s", l->path);
     }

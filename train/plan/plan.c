@@ -10,6 +10,7 @@
 #include "common/os/file.h"
 #include "common/os/streams.h"
 #include "train/diffusion/loss.h"
+#include "common/adapters/adapter.h"
 #include "train/lora/lora.h"
 #include "train/optim/groups.h"
 #include "train/plan/memory.h"
@@ -43,7 +44,8 @@ static char *text_lora(const vtrain *t)
     char trained[32];
     int n;
     const char *const *name = vtrain_targets_names(t->lora.targets, &n);
-    char *text = vc_format("LoRA: %s %lld, ", t->lora.ranks ? "ranks up to" : "rank",
+    char *text = vc_format("%s: %s %lld, ",
+                           vt_adapters[t->cfg.adapter].title, t->lora.ranks ? "ranks up to" : "rank",
                            (long long)t->cfg.rank);
     if (t->lora.alphas)
         append(&text, "alphas of the file, ");

@@ -10,6 +10,7 @@
 #include "common/cli/like.h"
 #include "common/os/file.h"
 #include "formats/tensors/origins.h"
+#include "common/adapters/adapter.h"
 #include "train/diffusion/loss.h"
 #include "train/optim/rate.h"
 #include "train/settings/settings.h"
@@ -19,6 +20,8 @@ enum { REPORT_TENSORBOARD, REPORT_NONE };
 enum { ADAPTER_SFT };                         /* the first choice of --adapter_method: all */
 /* Choices whose words are the names of tables. */
 #define OPTIMIZERS (vt_optimizer_words + 1)
+#define ADAPTERS (vt_adapter_words + 1)
+#define ADAPTERS_HELP vt_adapter_help
 #define SCHEDULES (vtrain_schedule_words + 1)
 #define OPTIMIZERS_HELP vt_optimizer_help
 #define GROUP(topic, title) { .kind = VC_GROUP, .name = title, .aliases = topic },
@@ -92,6 +95,7 @@ static void check_ssm(vtrain_config *c, vc_flags *set)
 static void check_type(vtrain_config *c, vc_flags *set, bool fresh)
 {
     bool lora_said = vc_flags_given(set, "training_type") && c->training_type == VTRAIN_LORA;
+    vtrain_take_adapter(c, set);
     check_ssm(c, set);
     if (c->trainable_models && strcmp(c->trainable_models, "dit"))
         vc_flags_wrong(set, "--trainable_models \"%s\": only dit, the transformer, is trained "
@@ -109,6 +113,8 @@ static void check_type(vtrain_config *c, vc_flags *set, bool fresh)
         vc_flags_wrong(set, "--trainable_modules: belongs to --training_type full-finetune; a "
                        "LoRA's modules are --target_name");
     const struct { const char *flag; bool there; } lora[] = {
+        { "adapter", c->adapter != VT_ADAPTER_LORA },
+        { "rank_pattern", c->rank_pattern.n > 0 }, { "alpha_pattern", c->alpha_pattern.n > 0 },
         { "target_name", c->target_name }, { "lora_checkpoint", c->lora_checkpoint },
         { "rank", c->rank != 64 },
         { "network_alpha", c->network_alpha != 0 && c->network_alpha != (double)c->rank },
@@ -237,6 +243,7 @@ int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
     if (rc)
         return rc;
     check_dropout(c, set);
+    vtrain_check_adapter(c, set);
     check_files(c, set);
     check_model(c, set, fresh);
     vtrain_check_times(c, set);

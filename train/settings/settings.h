@@ -58,6 +58,10 @@ int vtrain_take_network_args(vtrain_config *c, vc_flags *set, vc_err *err);
  * stand for, and checks these and the schedule. table: all
  * flags. */
 int vtrain_take_optimiser(vtrain_config *c, const vc_flag *table, vc_flags *set, vc_err *err);
+/* adapter.c. Takes --adapter from the flags that name it, and adds contradictions, and what an
+ * adapter cannot do, to the errors of set. */
+void vtrain_take_adapter(vtrain_config *c, vc_flags *set);
+void vtrain_check_adapter(const vtrain_config *c, vc_flags *set);
 /* times.c. Checks the flags that need held-out samples (diffusion-pipe's have no effect without
  * them, as there), and fills in how often the run saves and computes eval_loss: as often as it
  * saves. */

@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/adapters/adapter.h"
 #include "train/lora/lora.h"
+#include "train/lora/patterns.h"
 #include "train/models/weights.h"
 #include "train/optim/groups.h"
 #include "train/setup/experts.h"
@@ -34,7 +36,7 @@ static void warn_wide_rank(const vtrain *t)
     for (int i = 0; i < vt_params_count(t->params); i++) {
         const vt_param *p = vt_params_at(t->params, i);
         if (!p->module || p->t != p->lin->w || !p->lin->lora_a)
-            continue;
+            continue;                         /* other adapters' products are wider than the rank */
         int64_t rank = p->lin->lora_a->dim[0], out = p->lin->lora_b->dim[0];
         int64_t in = vt_count(p->lin->lora_a) / rank, width = in < out ? in : out;
         all++;
@@ -71,7 +73,7 @@ static void count_modules(vtrain *t)
         const vt_param *p = vt_params_at(t->params, i);
         if (!p->module || p->t != p->lin->w)
             continue;
-        bool conv = p->t->nd > 2, adapted = p->lin->lora_a;
+        bool conv = p->t->nd > 2, adapted = p->lin->adapter;
         size_t n = block_of(p->module);
         t->lora.of_linears += !conv;
         t->lora.of_convs += conv;
@@ -111,9 +113,27 @@ static int open_lora(vtrain *t, int i, vc_err *err)
 typedef struct file_modules {
     const char **module;                      /* the transformer's modules that the file has */
     int n;
+    vt_adapter_size first;                    /* of the first module */
     int64_t rank[2];                          /* least and greatest */
     double alpha[2];
 } file_modules;
+
+static int add_module(file_modules *f, const char *module, const vt_adapter_size *s, vc_err *err)
+{
+    const bool first = !f->n;
+    if (first)
+        f->first = *s;
+    if (s->kind != f->first.kind)
+        return vc_fail(err, VC_EMISMATCH, "%s has a %s, but %s a %s, and a run trains one kind",
+                       f->module[0], vt_adapters[f->first.kind].title, module,
+                       vt_adapters[s->kind].title);
+    f->rank[0] = first || s->rank < f->rank[0] ? s->rank : f->rank[0];
+    f->rank[1] = first || s->rank > f->rank[1] ? s->rank : f->rank[1];
+    f->alpha[0] = first || s->alpha < f->alpha[0] ? s->alpha : f->alpha[0];
+    f->alpha[1] = first || s->alpha > f->alpha[1] ? s->alpha : f->alpha[1];
+    f->module[f->n++] = module;
+    return 0;
+}
 
 static int find_modules(file_modules *f, vtrain *t, const char *const *modules, vc_err *err)
 {
@@ -124,23 +144,35 @@ static int find_modules(file_modules *f, vtrain *t, const char *const *modules, 
     if (!f->module)
         return vc_no_memory(err);
     for (int i = 0; i < all; i++) {
-        int64_t rank;
-        double alpha;
-        int rc = vtrain_lora_size(t->lora.file, modules[i], &rank, &alpha, err);
+        vt_adapter_size s = { .factor = t->cfg.lokr_factor };
+        int rc = vtrain_lora_size(t->lora.file, modules[i], &s, err);
         if (rc == VC_ENOENT)
             continue;
+        if (!rc)
+            rc = add_module(f, modules[i], &s, err);
         if (rc)
             return rc;
-        const bool first = !f->n;
-        f->rank[0] = first || rank < f->rank[0] ? rank : f->rank[0];
-        f->rank[1] = first || rank > f->rank[1] ? rank : f->rank[1];
-        f->alpha[0] = first || alpha < f->alpha[0] ? alpha : f->alpha[0];
-        f->alpha[1] = first || alpha > f->alpha[1] ? alpha : f->alpha[1];
-        f->module[f->n++] = modules[i];
     }
     if (err)
         *err = (vc_err){ 0 };
     return f->n ? 0 : vtrain_lora_all_used(t->lora.file, t->params, err);
+}
+
+/* Takes the kind of the file's adapter, which --adapter may only name. */
+static int adopt_kind(vtrain_config *c, const vc_flags *set, const file_modules *f, vc_err *err)
+{
+    const bool given = vc_flags_given(set, "adapter") || c->adapter != VT_ADAPTER_LORA;
+    if (given && c->adapter != (int)f->first.kind)
+        return vc_fail(err, VC_EMISMATCH, "the file has a %s, but --adapter gives %s: leave "
+                       "--adapter out", vt_adapters[f->first.kind].title,
+                       vt_adapters[c->adapter].name);
+    c->adapter = f->first.kind;
+    if (!vt_adapters[c->adapter].kron)
+        return 0;
+    c->lokr_factor = f->first.factor;
+    c->lokr_full_matrix = f->first.whole;
+    c->lokr_decompose_both = f->first.both;
+    return 0;
 }
 
 /* Writes "A", or "A to B". */
@@ -176,6 +208,8 @@ int vtrain_adopt_lora(vtrain *t, const vc_flags *set, vc_err *err)
         return rc;
     }
     rc = find_modules(&f, t, modules, err);
+    if (!rc)
+        rc = adopt_kind(c, set, &f, err);
     if (!rc && !targets)
         rc = vtrain_targets_of(&t->lora.names, modules, f.module, err);
     if (!rc && !targets)
@@ -194,22 +228,59 @@ int vtrain_adopt_lora(vtrain *t, const vc_flags *set, vc_err *err)
     return vc_context(err, rc, "--lora_checkpoint");
 }
 
-/* The rank and the alpha of a module's pair: the file's, unless flags give others. */
+/* The rank and the alpha of a module by the flags: those of the patterns come before others. */
+static void flags_size(vtrain *t, const char *module, vt_adapter_size *s)
+{
+    const vtrain_config *c = &t->cfg;
+    double number;
+    *s = (vt_adapter_size){ .kind = c->adapter, .rank = (int)c->rank, .alpha = c->network_alpha,
+                            .factor = c->lokr_factor, .whole = c->lokr_full_matrix,
+                            .both = c->lokr_decompose_both };
+    if (vtrain_patterns_find(t->lora.patterns[0], module, &number))
+        s->rank = (int)number;
+    if (vtrain_patterns_find(t->lora.patterns[1], module, &number))
+        s->alpha = number;
+}
+
+/* The rank and the alpha of a module's adapter: the file's, unless flags give others. */
 static bool size_of(void *arg, const char *module, vt_adapter_size *s)
 {
     vtrain *t = arg;
-    int64_t rank;
-    double alpha;
-    *s = (vt_adapter_size){ .rank = (int)t->cfg.rank, .alpha = t->cfg.network_alpha };
+    vt_adapter_size file = { .factor = t->cfg.lokr_factor };
     if (!vtrain_targets_match(t->lora.targets, module))
         return false;
-    if (!t->lora.file || vtrain_lora_size(t->lora.file, module, &rank, &alpha, NULL))
+    flags_size(t, module, s);
+    if (!t->lora.file || vtrain_lora_size(t->lora.file, module, &file, NULL))
         return true;
+    s->factor = file.factor;
+    s->whole = file.whole;
+    s->both = file.both;
     if (!t->lora.own_rank)
-        s->rank = (int)rank;
+        s->rank = file.rank;
     if (!t->lora.own_alpha)
-        s->alpha = t->lora.own_rank ? alpha / (double)rank * s->rank : alpha;
+        s->alpha = t->lora.own_rank ? file.alpha / file.rank * s->rank : file.alpha;
     return true;
+}
+
+/* Fails if a pattern of --rank_pattern or --alpha_pattern matches no module that is adapted. */
+static int check_patterns(const vtrain *t, vc_err *err)
+{
+    static const char *const flags[2] = { "rank_pattern", "alpha_pattern" };
+    for (int i = 0; i < 2; i++)
+        if (vtrain_patterns_unused(t->lora.patterns[i]))
+            return vc_fail(err, VC_EUSAGE, "--%s %s: the expression matches no module that "
+                           "--target_name matches, or those before it match the same modules",
+                           flags[i], vtrain_patterns_unused(t->lora.patterns[i]));
+    return 0;
+}
+
+static int open_patterns(vtrain *t, vc_err *err)
+{
+    const vtrain_config *c = &t->cfg;
+    int rc = vtrain_patterns_open(&t->lora.patterns[0], "rank_pattern", c->rank_pattern.n,
+                                  c->rank_pattern.item, true, err);
+    return rc ? rc : vtrain_patterns_open(&t->lora.patterns[1], "alpha_pattern",
+                                          c->alpha_pattern.n, c->alpha_pattern.item, false, err);
 }
 
 /* Begins with the LoRA of --lora_checkpoint, which is open; of the second of two transformers, with
@@ -242,10 +313,13 @@ static int train_lora(vtrain *t, vc_err *err)
         vc_warn(t->ui, "%s", note);
     free(note);
     if (!rc)
+        rc = open_patterns(t, err);
+    if (!rc)
         rc = vt_params_adapt(t->params, size_of, t, (uint64_t)c->seed, &matched, err);
     if (!rc) {
         count_modules(t);
         warn_wide_rank(t);
+        rc = check_patterns(t, err);
     }
     if (!rc && c->lora_checkpoint)
         rc = load_lora(t, 0, err);

@@ -13,6 +13,7 @@
 #include "common/os/threads.h"
 #include "formats/tensors/transformers.h"
 #include "train/lora/lora.h"
+#include "train/lora/patterns.h"
 #include "train/models/weights.h"
 #include "train/optim/groups.h"
 #include "train/output/ckpt.h"
@@ -504,6 +505,8 @@ static void close_run(vtrain *t)
     vtrain_dist_close(t->ranks.dist);
     vtrain_sequence_close(t->ranks.sequence);
     vtrain_targets_close(t->lora.targets);
+    for (int i = 0; i < 2; i++)
+        vtrain_patterns_close(t->lora.patterns[i]);
     vtrain_lora_close(t->lora.file);
     free(t->lora.names);
     vtrain_groups_close(t->optim.groups);

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
-#include "common/tensor/adapter.h"
+#include "common/adapters/adapter.h"
 #include "common/tensor/optimizer.h"
 #include "tests/lib/golden.h"
 #include "tests/lib/ok.h"
@@ -199,6 +199,34 @@ static void test_fifty_steps(void **state)
     vf_safetensors_close(f);
 }
 
+/* Only LoRA and rsLoRA adapt a convolution. */
+static void test_convolution(void **state)
+{
+    static const vt_weight conv[] = {
+        { "patch", VT_W_CONV, 0, { OUT, 3, 2, 2 }, VT_INIT_XAVIER }, { 0 }
+    };
+    (void)state;
+    for (int kind = 0; kind < VT_ADAPTERS; kind++) {
+        vt_adapter_size size = { .kind = kind, .rank = 2, .alpha = 2 };
+        vt_ctx *g;
+        vt_params *p;
+        vt_lin lin;
+        int matched;
+        vc_err err = { 0 };
+        assert_ok(vt_open(&g, &(vt_options){ .device = "cpu", .threads = 1, .compute = VC_F32 },
+                          &err), &err);
+        assert_ok(vt_params_open(&p, g, &err), &err);
+        assert_ok(vt_params_bind(p, conv, "", 0, &lin, NULL, &(vt_source){ .seed = 1 }, &err),
+                  &err);
+        const int rc = vt_params_adapt(p, same_size, &size, 3, &matched, &err);
+        assert_int_equal(rc, vt_adapters[kind].convs ? 0 : VC_EUSAGE);
+        if (rc)
+            assert_says(&err, "patch is a convolution, which only lora and rslora adapt");
+        vt_params_close(p);
+        vt_close(g);
+    }
+}
+
 /* LyCORIS's factorization: n, factor, the smaller of the two and the larger. */
 static const int64_t splits[][4] = {
     { 127, -1, 1, 127 }, { 128, -1, 8, 16 }, { 250, -1, 10, 25 }, { 512, -1, 16, 32 },
@@ -221,6 +249,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fifty_steps),
+        cmocka_unit_test(test_convolution),
         cmocka_unit_test(test_splits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

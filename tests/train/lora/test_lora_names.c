@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "common/adapters/adapter.h"
 #include "common/os/file.h"
 #include "tests/lib/golden.h"
 #include "tests/lib/ok.h"

@@ -1,4 +1,5 @@
 /* reference.c - opens the tiny models of goldens and compares results with them; see reference.h */
+#include "common/adapters/adapter.h"
 #include "common/tensor/optimizer.h"
 #include "tests/train/models/reference.h"
 

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "common/adapters/adapter.h"
 #include "common/os/file.h"
 #include "tests/lib/ok.h"
 #include "tests/lib/train_dataset.h"

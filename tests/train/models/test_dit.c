@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "common/adapters/adapter.h"
 #include "common/base/rng.h"
 #include "tests/lib/ok.h"
 #include "train/models/dit.h"

@@ -11,8 +11,8 @@
  *     loha          W + s (A1 B1) * (A2 B2)     Hyeon-Woo et al. 2022; LyCORIS's LohaModule
  *     lokr          W + s kron(W1, W2)          Yeh et al. 2024, LyCORIS's LokrModule; each of the
  *                                               matrices whole, or a product of two */
-#ifndef COMMON_TENSOR_ADAPTER_H
-#define COMMON_TENSOR_ADAPTER_H
+#ifndef COMMON_ADAPTERS_ADAPTER_H
+#define COMMON_ADAPTERS_ADAPTER_H
 
 #include "common/tensor/ops.h"
 #include "common/tensor/weights.h"
@@ -20,7 +20,7 @@
 /* The first words of --adapter, in their order. */
 typedef enum vt_adapter_kind {
 #define ADAPTER(NAME, name, about, ...) VT_ADAPTER_##NAME,
-#include "common/tensor/adapters.def"
+#include "common/adapters/adapters.def"
     VT_ADAPTERS
 } vt_adapter_kind;
 
@@ -46,6 +46,7 @@ typedef struct vt_factor {
 
 typedef struct vt_adapter {
     const char *name;                         /* the word of --adapter */
+    const char *title;                        /* as the papers write it */
     vt_factor factor[VT_FACTORS];             /* a NULL suffix ends the list */
     bool pair;                                /* the first two are lora_a and lora_b of vt_lin */
     bool convs;                               /* convolutions can have it */
@@ -54,13 +55,22 @@ typedef struct vt_adapter {
     bool plain_base;                          /* weights with scales (fp8) cannot have it */
     unsigned drops;
     /* The output of a layer, in `type`. NULL: vt_linear's, by lora_a and lora_b. */
-    vt_tensor *(*apply)(vt_ctx *g, vt_tensor *x, const vt_lin *l, vc_dtype type);
+    vt_apply *apply;
 } vt_adapter;
 
 /* The table, by vt_adapter_kind. */
 extern const vt_adapter vt_adapters[VT_ADAPTERS];
 /* "lora|rslora|..", and the sentence that --help has of them. */
 extern const char vt_adapter_words[], vt_adapter_help[];
+
+/* The adapter of a module. */
+typedef struct vt_adapter_size {
+    int kind;                                 /* vt_adapter_kind */
+    int rank;
+    double alpha;
+    int64_t factor;                           /* LoKr: as vt_adapter_split's; 0: -1 */
+    bool whole, both;                         /* LoKr: both matrices whole; both products */
+} vt_adapter_size;
 
 /* Returns s. A LoKr of two whole matrices has no rank, and the scale 1. */
 double vt_adapter_scale(const vt_adapter_size *size, const int64_t sides[VT_SIDES]);
@@ -70,14 +80,29 @@ void vt_adapter_sides(int64_t sides[VT_SIDES], const vt_adapter_size *size, int6
 /* Returns true if a layer of these sizes has the factor. */
 bool vt_adapter_has(const vt_adapter_size *size, const int64_t sides[VT_SIDES],
                     const vt_factor *f);
+/* The rank of a layer's adapter; 0: its factors have none. */
+int64_t vt_adapter_rank(const vt_lin *l);
+/* Copies the values of a layer's frozen weight, which has no scales, to f32 on the host, outside
+ * steps. */
+int vt_adapter_base(vt_ctx *g, const vt_tensor *w, float *to, vc_err *err);
 /* Divides n into the two factors that LyCORIS's `factorization` finds, the smaller one first:
  * `factor` and n / factor where factor divides n, else the nearest ones with the first at most
  * `factor`; factor -1: the two that are nearest to each other. */
 void vt_adapter_split(int64_t n, int64_t factor, int64_t *first, int64_t *second);
 
-/* op_adapter.c: the functions of the rows. */
-vt_tensor *vt_apply_dora(vt_ctx *g, vt_tensor *x, const vt_lin *l, vc_dtype type);
-vt_tensor *vt_apply_loha(vt_ctx *g, vt_tensor *x, const vt_lin *l, vc_dtype type);
-vt_tensor *vt_apply_lokr(vt_ctx *g, vt_tensor *x, const vt_lin *l, vc_dtype type);
+/* Adds a trained LoRA pair to each linear whose module `match` accepts (NULL: all), and trains
+ * nothing else: a is kaiming-uniform(sqrt 5) = uniform +-1/sqrt(in), b zero, scale alpha / rank.
+ * The pairs are named module.lora_A.weight and module.lora_B.weight, in bound order of the linears.
+ * A convolution's pair consists of convolutions, as PEFT's: a [rank,in,kernel], b [out,rank,1,..].
+ * *matched becomes the number of linears. */
+int vt_params_lora(vt_params *p, bool (*match)(void *arg, const char *module), void *arg, int rank,
+                   double alpha, uint64_t seed, int *matched, vc_err *err);
+/* The same with any adapter (adapter.h), of a kind and a size for each module, which `size` sets;
+ * it returns false for modules without one. VC_EUSAGE names a module that cannot have it. */
+int vt_params_adapt(vt_params *p, bool (*size)(void *arg, const char *module, vt_adapter_size *s),
+                    void *arg, uint64_t seed, int *matched, vc_err *err);
+
+/* apply.c: the functions of the rows. */
+vt_apply vt_apply_dora, vt_apply_loha, vt_apply_lokr;
 
 #endif

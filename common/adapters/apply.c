@@ -1,15 +1,15 @@
-/* op_adapter.c - linear layers with adapters that are no pair of factors alone; see adapter.h. All
+/* apply.c - linear layers with adapters that are no pair of factors alone; see adapter.h. All
  * are made of other ops, so that gradients, memory and ranks are theirs. */
 #include <math.h>
 
-#include "common/tensor/adapter.h"
+#include "common/adapters/adapter.h"
 #include "common/tensor/engine.h"
 
 /* A layer in f32 or in the compute type, with a LoRA pair, and without the adapter's function. */
 static vt_tensor *plain(vt_ctx *g, vt_tensor *x, const vt_lin *l, vc_dtype type)
 {
     vt_lin base = *l;
-    base.adapter = NULL;
+    base.apply = NULL;
     return type == VC_F32 ? vt_linear_f32(g, x, &base) : vt_linear(g, x, &base);
 }
 

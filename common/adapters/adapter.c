@@ -1,21 +1,21 @@
 /* adapter.c - the table of adapters, and the sizes of their factors; see adapter.h */
-#include "common/tensor/adapter.h"
+#include "common/adapters/adapter.h"
 
 #include <math.h>
 
 const vt_adapter vt_adapters[VT_ADAPTERS] = {
 #define ADAPTER(NAME, name_, about, ...) [VT_ADAPTER_##NAME] = { .name = #name_, __VA_ARGS__ },
-#include "common/tensor/adapters.def"
+#include "common/adapters/adapters.def"
 };
 
 const char vt_adapter_words[] =
 #define ADAPTER(NAME, name, about, ...) "|" #name
-#include "common/tensor/adapters.def"
+#include "common/adapters/adapters.def"
     ;
 
 const char vt_adapter_help[] =
 #define ADAPTER(NAME, name, about, ...) about
-#include "common/tensor/adapters.def"
+#include "common/adapters/adapters.def"
     ;
 
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -71,4 +71,13 @@ bool vt_adapter_has(const vt_adapter_size *size, const int64_t sides[VT_SIDES],
     const bool split = f->when == VT_SPLIT_1 || f->when == VT_SPLIT_2;
 
     return f->when == VT_ALWAYS || is_split(size, sides, second) == split;
+}
+
+int64_t vt_adapter_rank(const vt_lin *l)
+{
+    for (int i = 0; l->adapter && i < VT_FACTORS; i++)
+        for (int k = 0; l->factor[i] && k < 2; k++)
+            if (l->adapter->factor[i].side[k] == VT_RANK)
+                return l->factor[i]->dim[k];
+    return 0;
 }
