@@ -2,7 +2,7 @@
 # vtrain's predicted peak of memory is within 5 % of the real one for HunyuanVideo, LTX-Video,
 # Qwen-Image, Z-Image, FLUX.1, FLUX.2, Wan and CogVideoX, at a width of 512 and several hundred
 # tokens: LoRA and full finetune, with and without recomputation; for the built-in model on a few samples, on many, and on
-# two ranks. A limit is kept by recomputation, also where the run is to recompute nothing.
+# two ranks; for LoRA's relatives. A limit is kept by recomputation, also where the run is to recompute nothing.
 . "$(dirname "$0")/../lib/check.sh"
 [ "$VLT_FAULT_MEMORY" = 1 ] || { echo "skipped: sanitizers have memory of their own"; exit 77; }
 
@@ -35,6 +35,16 @@ need random_transformer ltx '{"_class_name": "LTXVideoTransformer3DModel", "num_
     "num_attention_heads": 8, "cross_attention_dim": 512, "caption_channels": 512}'
 need random_dataset ltx-video.lmdb 2 5 12 12 64 512 ltx-video
 runs ltx-video ltx
+for adapter in rslora dora loha lokr "lokr --lokr_full_matrix"; do
+    for how in "none bf16" "block bf16" "block no"; do
+        rm -rf out
+        expect 0 . vtrain --transformer ltx --latents ltx-video.lmdb --output_dir out --threads 2 \
+            --max_train_steps 1 --train_batch_size 1 --rank 16 --adapter $adapter \
+            --target_name all-linear --gradient_checkpointing=${how% *} \
+            --mixed_precision ${how#* }
+        near "--adapter $adapter, $how"
+    done
+done
 need random_transformer hunyuan '{"_class_name": "HunyuanVideoTransformer3DModel", "num_layers": 2,
     "num_single_layers": 2, "num_refiner_layers": 1, "num_attention_heads": 4, "text_embed_dim": 512,
     "pooled_projection_dim": 256}'
