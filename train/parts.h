@@ -63,7 +63,8 @@ typedef struct vtrain_adapters {
     int linears, of_linears, convs, of_convs, blocks, of_blocks;      /* modules that have it, of
                                                                        * all, and their blocks */
     bool ranks, alphas;                       /* which differ from module to module, as in the file
-                                               * of --lora_checkpoint; rank is then the largest */
+                                               * of --lora_checkpoint, or by patterns */
+    int64_t most_rank;                        /* the largest of the modules */
     struct vtrain_patterns *patterns[2];      /* --rank_pattern and --alpha_pattern */
     struct vtrain_lora *file;                 /* --lora_checkpoint while a run is opened, or NULL */
     char *names;                              /* target_name of the file's modules, or NULL */

@@ -11,7 +11,14 @@ const vt_adapter vt_adapters[VT_ADAPTERS] = {
 const char vt_adapter_words[] =
 #define ADAPTER(NAME, name, about, ...) "|" #name
 #include "common/adapters/adapters.def"
+#define ALIAS(name, NAME) "|" #name
+#include "common/adapters/adapters.def"
     ;
+
+const vt_adapter_alias vt_adapter_aliases[] = {
+#define ALIAS(name, NAME) { #name, VT_ADAPTER_##NAME },
+#include "common/adapters/adapters.def"
+};
 
 const char vt_adapter_help[] =
 #define ADAPTER(NAME, name, about, ...) about

@@ -60,6 +60,9 @@ typedef struct vt_adapter {
 
 /* The table, by vt_adapter_kind. */
 extern const vt_adapter vt_adapters[VT_ADAPTERS];
+/* Words that stand for another: index VT_ADAPTERS + i of the words, after those of the rows. */
+typedef struct vt_adapter_alias { const char *name; vt_adapter_kind kind; } vt_adapter_alias;
+extern const vt_adapter_alias vt_adapter_aliases[];
 /* "lora|rslora|..", and the sentence that --help has of them. */
 extern const char vt_adapter_words[], vt_adapter_help[];
 

@@ -145,12 +145,6 @@ const vc_foreign vc_ignored_flags[] = {
          "validate_caption_structure silent_on_missing_audio test_sample",
          "it is always so here, or never done"),
     NONE(1, "model.type", "the family is read from the model's folder"),
-    ONLY("lora|standard", "adapter.type lora_type", "LoRA is the only adapter here"),
-    ONLY("networks.lora|networks.lora_wan|networks.lora_hv_1_5|networks.lora_framepack|"
-         "networks.lora_flux|networks.lora_flux_2|networks.lora_qwen_image|networks.lora_zimage|"
-         "networks.lora_kandinsky|networks.lora_krea2|networks.lora_hidream_o1|"
-         "networks.lora_ideogram4", "network_module", "LoRA is the only adapter here; --like "
-         "musubi gives it the modules that it has there"),
     ONLY("bf16|bfloat16|float32|float|fp32|f32|no", "adapter.dtype save_dtype save_precision",
          "weights are saved as they are trained"),
     ONLY("bf16|bfloat16", "model.dtype base_model_default_dtype weight_dtype",
@@ -362,8 +356,7 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(1, "validation_sampling_steps", "write --num_inference_steps"),
     REFUSED(1, "validation_guidance_scale", "write --guidance_scale"),
     REFUSED(1, "text_cache_dtype", "write vprep's --dtype"),
-    REFUSED(-1, "lora_config lycoris_config", "a LoRA's modules are given by "
-                                                           "--target_name"),
+    REFUSED(-1, "lora_config", "a LoRA's modules are given by --target_name"),
     REFUSED(1, "lora_weight network_weights_ema network_weights_proj", "write --lora_checkpoint"),
     REFUSED(-1, "base_weights base_weights_multiplier",
             "write --preset_lora_path, which adds one LoRA at its full strength"),
@@ -438,7 +431,6 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(1, "sampler_preset user_prompt_library validation_lyrics "
             "validation_guidance_real validation_guidance_skip_layers validation_audio_duration "
             "validation_adapter_strength validation_lycoris_strength", PROMPTS),
-    REFUSED(1, "decompose_factor", "LoRA is the only adapter here"),
     REFUSED(1, "model.ssm_layer model.ttt_base_lr model.mini_batch_size", OTHER),
     REFUSED(0, "controlnet ltx2_* hidream_* ideogram_* cosmos3_* minimax_* tread_config "
             "diffusion_blocks_config flux_lora_target conditioning_multidataset_sampling "

@@ -55,20 +55,20 @@ const vc_foreign vc_program_flags[] = {
     NONE(1, "training.distributed.num_gpus", LAUNCHER),
     NONE(1, "output_type", "samples are written as MP4 and PNG"),
     /* LoRA variants of sd-scripts, LyCORIS, OneTrainer and SimpleTuner */
-    REFUSED(0, "use_dora use_rslora train_norm dora lora_dora", "LoRA is the only adapter here: "
-            "weights are not decomposed (DoRA), nor are norms trained; alpha of rsLoRA is "
-            "--network_alpha, the rank times its root"),
+    REFUSED(0, "train_norm", "an adapter changes no norms: --trainable_modules norm trains them in a "
+            "full finetune"),
     REFUSED(1, "loraplus_lr_ratio loraplus_unet_lr_ratio lora_plus_ratio", "write --param_groups "
             "\"lora_B:lr=Nx\", or --network_args loraplus_lr_ratio=N"),
     REFUSED(1, "conv_dim conv_rank conv_lora_dim conv_block_dims", "a transformer's convolutions "
             "have no LoRA: leave it out"),
     REFUSED(1, "network_reg_dims network_reg_alphas block_dims block_alphas train_block_indices "
-            "train_double_block_indices train_single_block_indices", "all modules have one --rank; "
-            "--target_name, an expression over whole paths, chooses them"),
+            "train_double_block_indices train_single_block_indices", "write --rank_pattern "
+            "PATTERN=RANK and --alpha_pattern PATTERN=ALPHA for modules, and --target_name, an "
+            "expression over whole paths, to choose them"),
     REFUSED(1, "network_reg_lrs block_lr down_lr_weight mid_lr_weight up_lr_weight", "write "
             "--param_groups \"PATTERN:lr=X\""),
-    REFUSED(1, "lokr_* oft_* lora_decompose_* embedding_weight_dtype", "LoRA is the only adapter "
-            "here"),
+    REFUSED(1, "oft_* lora_decompose_* embedding_weight_dtype", "the adapters are those of "
+            "--adapter"),
     /* ai-toolkit's losses and guides */
     REFUSED(1, "blank_prompt_preservation blank_prompt_preservation_multiplier",
             "give the dataset twice: --latents DATASET --latents DATASET:blank=W"),

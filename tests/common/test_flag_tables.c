@@ -78,8 +78,7 @@ static void test_foreign_tables(void **state)
         { { "--precomputation_items", "25" }, "has no effect here", false, true },
         { { "--caption_dropout_technique", "zero" }, "not one of empty", true, true },
         { { "--network_dim", "32" }, "used by vtrain", false, false },
-        { { "--network_module", "networks.lora_wan" }, "has no effect here", false, true },
-        { { "--network_module", "networks.loha" }, "LoRA is the only adapter", true, true },
+        { { "--network_module", "networks.lora_wan" }, "used by vtrain", false, false },
         { { "--training.dataset_path", "x" }, "--latents", false, true },
         { { "--dataset_config", "t.json" }, "--meta", true, true },
     };

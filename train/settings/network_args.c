@@ -1,4 +1,4 @@
-/* network_args.c - settings KEY=VALUE of a LoRA, as musubi-tuner takes them:
+/* network_args.c - settings KEY=VALUE of an adapter, as musubi-tuner and LyCORIS take them:
  * vtrain_take_network_args of settings.h. */
 #include <math.h>
 #include <stdio.h>
@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "common/adapters/adapter.h"
 #include "train/settings/settings.h"
 
 /* Keys, with the flag that has the key's meaning, or why there is none. */
@@ -24,9 +25,21 @@ static const struct {
     { "dropout", false, NULL, "network_dropout" },
     { "rank_dropout", false, NULL, "rank_dropout" },
     { "module_dropout", false, NULL, "module_dropout" },
-    { "factor", true, "LoRA is the only adapter here", NULL },
-    { "use_tucker", true, "LoRA is the only adapter here", NULL },
-    { "algo", true, "LoRA is the only adapter here", NULL },
+    { "factor", false, NULL, "lokr_factor" },
+    { "full_matrix", false, NULL, "lokr_full_matrix" },
+    { "decompose_both", false, NULL, "lokr_decompose_both" },
+    { "dora_wd", false, NULL, "use_dora" },
+    { "weight_decompose", false, NULL, "use_dora" },
+    { "rs_lora", false, NULL, "use_rslora" },
+    { "use_tucker", false, "it divides convolutions, and linear modules alone are adapted", NULL },
+    { "bypass_mode", false, "the product is added to the layer's output where this is faster",
+      NULL },
+    { "use_scalar", true, "factors begin at zero where LyCORIS's do without it: leave it out",
+      NULL },
+    { "unbalanced_factorization", true, "LoKr's first matrix has the smaller sizes: leave it out",
+      NULL },
+    { "wd_on_out", false, "a DoRA has a magnitude for each output", NULL },
+    { "preset", true, "give the modules by --target_name", NULL },
     { "loraplus_text_encoder_lr_ratio", true, "only the transformer is trained", NULL },
     { "verbose", false, "the plan of a run shows its modules", NULL },
 };
@@ -61,6 +74,29 @@ static int take_loraplus(vtrain_config *c, vc_flags *set, const char *text, cons
     return vc_flags_prefer(set, "param_groups", group, err);
 }
 
+/* The kind of LyCORIS's adapter. --network_module lycoris.kohya leaves the choice to it. */
+static int take_algo(vtrain_config *c, vc_flags *set, const char *algo, vc_err *err)
+{
+    const bool open = !vc_flags_given(set, "adapter") || c->adapter >= VT_ADAPTERS;
+    return vc_flags_catch(set, open ? vc_flags_replace(set, "adapter", algo, err)
+                                    : vc_flags_prefer(set, "adapter", algo, err), err);
+}
+
+/* "PATTERN=RANK,PATTERN=RANK" of sd-scripts and LyCORIS. */
+static int take_reg_dims(vtrain_config *c, vc_flags *set, const char *text, vc_err *err)
+{
+    int rc = 0;
+    (void)c;
+    while (!rc && *text) {
+        const size_t n = strcspn(text, ",");
+        char *pair = strndup(text, n);
+        rc = pair ? vc_flags_prefer(set, "rank_pattern", pair, err) : vc_no_memory(err);
+        free(pair);
+        text += n + (text[n] == ',');
+    }
+    return vc_flags_catch(set, rc, err);
+}
+
 static int take_other(vc_flags *set, const char *text, size_t n, vc_err *err)
 {
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -76,8 +112,9 @@ static int take_other(vc_flags *set, const char *text, size_t n, vc_err *err)
                          keys[i].say);
         return 0;
     }
-    vc_flags_wrong(set, "--network_args %s: not available here: of musubi-tuner's settings, "
-                   "loraplus_lr_ratio=N is taken", text);
+    vc_flags_wrong(set, "--network_args %s: not available here: of the settings of musubi-tuner and "
+                   "LyCORIS, algo, factor, full_matrix, decompose_both, dora_wd, rs_lora, "
+                   "network_reg_dims, dropouts and loraplus_lr_ratio=N are taken", text);
     return 0;
 }
 
@@ -102,6 +139,10 @@ int vtrain_take_network_args(vtrain_config *c, vc_flags *set, vc_err *err)
             vc_flags_wrong(set, "--network_args %s: KEY=VALUE is expected", text);
         else if (is_loraplus(text, n))
             rc = take_loraplus(c, set, text, text + n + 1, err);
+        else if (n == 4 && !strncmp(text, "algo", n))
+            rc = take_algo(c, set, text + n + 1, err);
+        else if (n == 16 && !strncmp(text, "network_reg_dims", n))
+            rc = take_reg_dims(c, set, text + n + 1, err);
         else
             rc = take_other(set, text, n, err);
     }

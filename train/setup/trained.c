@@ -73,6 +73,8 @@ static void count_modules(vtrain *t)
         const vt_param *p = vt_params_at(t->params, i);
         if (!p->module || p->t != p->lin->w)
             continue;
+        const int64_t rank = vt_adapter_rank(p->lin);
+        t->lora.most_rank = rank > t->lora.most_rank ? rank : t->lora.most_rank;
         bool conv = p->t->nd > 2, adapted = p->lin->adapter;
         size_t n = block_of(p->module);
         t->lora.of_linears += !conv;
@@ -274,6 +276,36 @@ static int check_patterns(const vtrain *t, vc_err *err)
     return 0;
 }
 
+/* Leaves out the files in the names of the first authors, who fuse modules, for a LoKr of one of
+ * these: Kronecker products of several modules are none of the whole. */
+static int check_exports(vtrain *t, vc_err *err)
+{
+    vtrain_config *c = &t->cfg;
+    const vtrain_family *f = t->model.family;
+    const struct { const char *flag, *file; bool *on; bool renamed; } files[] = {
+        { "export_kohya", "lora_kohya", &c->export_kohya, !f->kohya || f->kohya->renamed },
+        { "export_comfyui", "lora_comfyui", &c->export_comfyui, true },
+    };
+    for (int i = 0; i < vt_params_count(t->params); i++) {
+        const vt_param *p = vt_params_at(t->params, i);
+        vtrain_renamed r = { 0 };
+        int rc = p->role == VT_P_BASE ? 0
+                 : vtrain_rename_find(&r, f->lora_names, p->module, err);
+        free(r.theirs);
+        if (rc)
+            return rc;
+        for (int k = 0; r.parts > 1 && k < 2; k++) {
+            if (!*files[k].on || !files[k].renamed)
+                continue;
+            vc_say(t->ui, "--%s: %s.safetensors is not written: it has %s and others in one, which "
+                   "a LoKr of each cannot be; ComfyUI also reads pytorch_lora_weights.safetensors",
+                   files[k].flag, files[k].file, p->module);
+            *files[k].on = false;
+        }
+    }
+    return 0;
+}
+
 static int open_patterns(vtrain *t, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
@@ -319,7 +351,12 @@ static int train_lora(vtrain *t, vc_err *err)
     if (!rc) {
         count_modules(t);
         warn_wide_rank(t);
+        t->lora.ranks = t->lora.ranks || c->rank_pattern.n > 0;
+        t->lora.alphas = t->lora.alphas || c->alpha_pattern.n > 0;
         rc = check_patterns(t, err);
+    }
+    if (!rc && vt_adapters[c->adapter].kron) {
+        rc = check_exports(t, err);
     }
     if (!rc && c->lora_checkpoint)
         rc = load_lora(t, 0, err);

@@ -29,14 +29,17 @@ static const vc_peer_row rows[] = {
     NOTE("logging.*", EVENTS),
 
     /* network: the LoRA of a transformer has alpha = rank, whatever the file says */
-    MAP("network.type", "lora>training_type=lora|lorm>", ADAPTERS),
+    MAP("network.type", "lora>training_type=lora|lokr>training_type=lora adapter=lokr|lorm>",
+        ADAPTERS),
+    MAP("network.lokr_full_rank", "true>lokr_full_matrix=true|false>", ""),
+    FLAG("network.lokr_factor", "lokr_factor"),
     FLAG("network.linear network.rank", "rank"),
     NOTE("network.linear_alpha network.alpha", "the LoRA of a transformer has alpha = rank in "
          "ai-toolkit, too"),
     NOTE("network.conv network.conv_alpha", "a transformer's convolutions have no LoRA"),
     FLAG("network.dropout", "network_dropout"),
     FLAG("network.pretrained_lora_path", "lora_checkpoint"),
-    NOTE("network.lokr_* network.old_lokr_format network.transformer_only "
+    NOTE("network.old_lokr_format network.transformer_only "
          "network.split_multistage_loras network.layer_offloading network.layer_offloading_*",
          "it is of no effect for a transformer's LoRA"),
     FLAG("network.network_kwargs.only_if_contains", "target_name"),

@@ -65,8 +65,10 @@ static const vc_peer_row rows[] = {
     BY("lora_rank", "training_method", "FINE_TUNE", "LORA>rank|*>", ""),
     BY("lora_alpha", "training_method", "FINE_TUNE", "LORA>network_alpha|*>", ""),
     FLAG("dropout_probability", "network_dropout"),
-    ONLY("LORA", "peft_type", ADAPTERS),
-    REFUSED("lora_decompose", "LoRA is the only adapter here: weights are not decomposed (DoRA)"),
+    MAP("peft_type", "LORA>|LOHA>adapter=loha", ADAPTERS),
+    BOTH("lora_decompose", "lora_decompose_output_axis", "false",
+         "true/true>adapter=dora|false/true>|false/false>", "weights are decomposed (DoRA) by the "
+         "rows of outputs alone: set lora_decompose_output_axis too, or write --adapter dora"),
     NOTE("lora_decompose_* lora_weight_dtype bundle_additional_embeddings oft_* lokr_* "
          "embedding_* preserve_embedding_norm", "it belongs to an adapter that is off"),
     FLAG("lora_model_name", "lora_checkpoint"),

@@ -127,7 +127,9 @@ extern const vc_peer_file vc_aitoolkit_file, vc_fastvideo_file, vc_onetrainer_fi
 #define FAMILIES                                                                                   \
     "no family here; the families are CogVideoX, FLUX.1, HunyuanVideo, LTX-Video, Qwen-Image, "    \
     "Wan and Z-Image"
-#define ADAPTERS "LoRA is the only adapter here, and --training_type full-finetune the other way"
+#define ADAPTERS                                                                                   \
+    "the adapters are those of --adapter (lora, rslora, dora, loha, lokr), and --training_type "   \
+    "full-finetune is the other way"
 #define CAPTIONS "write it into the captions"
 #define ENCODERS "only the transformer is trained; VAE and text encoders stay as they are"
 #define LOSS "loss and noise are those of the model's family"

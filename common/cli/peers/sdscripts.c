@@ -77,8 +77,10 @@ static const vc_peer_row rows[] = {
     FLAG("guidance_scale", "embedded_guidance"),
 
     /* the LoRA */
-    KIND("network_module", "networks.lora_flux>training_type=lora", "of sd-scripts' networks "
-         "networks.lora_flux is here: its other models and adapters are " FAMILIES),
+    KIND("network_module", "networks.lora_flux>training_type=lora|networks.loha>training_type=lora "
+         "adapter=loha|networks.lokr>training_type=lora adapter=lokr|lycoris.kohya>"
+         "training_type=lora adapter=lycoris.kohya", "of sd-scripts' networks "
+         "networks.lora_flux, loha, lokr and LyCORIS's are here: its other models and adapters are " FAMILIES),
     FLAG("network_dim", "rank"),
     FLAG("network_weights", "lora_checkpoint"),
     EACH("network_args", "network_args"),
