@@ -122,7 +122,7 @@ static const struct bowl {
 } bowls[] = {
     { "prodigy", VT_PRODIGY, 0,
       { .lr = 1, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8,
-        .prodigy = { .d0 = 1e-4, .coef = 1 } } },
+        .prodigy = { .d0 = 1e-3, .coef = 0.03 } } },
     { "prodigy-safe", VT_PRODIGY, 0,
       { .lr = 1, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.02,
         .prodigy = { .d0 = 1e-4, .coef = 0.5, .growth = 1.5, .beta3 = 0.98,
