@@ -145,6 +145,7 @@ const vc_foreign vc_ignored_flags[] = {
          "validate_caption_structure silent_on_missing_audio test_sample",
          "it is always so here, or never done"),
     NONE(1, "model.type", "the family is read from the model's folder"),
+    ONLY("lora", "adapter.type", "write --adapter for another"),
     ONLY("bf16|bfloat16|float32|float|fp32|f32|no", "adapter.dtype save_dtype save_precision",
          "weights are saved as they are trained"),
     ONLY("bf16|bfloat16", "model.dtype base_model_default_dtype weight_dtype",
