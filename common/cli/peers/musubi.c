@@ -44,7 +44,8 @@ static const vc_peer_row rows[] = {
 
 const vc_peer_file vc_musubi_file = {
     .name = "musubi-tuner",
-    .signs = "dit network_module|dit dataset_config|dataset_config task|"
+    .signs = "dit network_module=networks.*|dit network_module=lycoris*|dit dataset_config|"
+             "dataset_config task|"
              "dataset_config network_module=networks.lora_wan|"
              "datasets.video_directory|datasets.image_directory|datasets.video_jsonl_file|"
              "datasets.image_jsonl_file",
