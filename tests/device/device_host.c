@@ -642,13 +642,44 @@ static void host_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_te
         vt_cpu.conv3d(d->runtime->cpu, y, &in, w, b, &rest);
 }
 
+/* The kernels of attend.h take minutes for the tokens of a video, which the CPU backend computes in
+ * their place, as cuDNN does on a GPU. */
+static bool is_long(vt_dev *d, const vt_tensor *q, const vt_tensor *k)
+{
+    bool yes = q->dim[1] * k->dim[1] > 1 << 24 && !d->dry;
+
+    if (yes)
+        advance(d->stream);
+    return yes && !cuda_in_capture(d, "attention of many tokens");
+}
+
+static void host_attention(vt_dev *d, vt_tensor *o, vt_tensor *lse, const vt_tensor *q,
+                           const vt_tensor *k, const vt_tensor *v, const vt_attn *how)
+{
+    if (is_long(d, q, k))
+        vt_cpu.attention(d->runtime->cpu, o, lse, q, k, v, how);
+    else
+        cuda_attend(d, o, lse, q, k, v, how);
+}
+
+static void host_attention_grad(vt_dev *d, vt_tensor *dq, vt_tensor *dk, vt_tensor *dv,
+                                const vt_tensor *dout, const vt_tensor *q, const vt_tensor *k,
+                                const vt_tensor *v, const vt_tensor *o, const vt_tensor *lse,
+                                const vt_attn *how)
+{
+    if (is_long(d, q, k))
+        vt_cpu.attention_grad(d->runtime->cpu, dq, dk, dv, dout, q, k, v, o, lse, how);
+    else
+        cuda_attend_grad(d, dq, dk, dv, dout, q, k, v, o, lse, how);
+}
+
 /* These entries use libraries on a GPU; here they use the CPU backend. */
 #define cuda_matmul host_matmul
 #define cuda_matmul_gelu host_matmul_gelu
 #define cuda_matmul_gelu_grad host_matmul_gelu_grad
 #define cuda_matmul_bias_grad host_matmul_bias_grad
-#define cuda_attention cuda_attend
-#define cuda_attention_grad cuda_attend_grad
+#define cuda_attention host_attention
+#define cuda_attention_grad host_attention_grad
 #define cuda_conv3d host_conv3d
 
 const vt_backend host_backend = {

@@ -1,6 +1,6 @@
 /* device_host.h - the device "host", which runs the CUDA backend on the CPU: the same host code and
  * the same kernel bodies, compiled for the CPU with teams of one lane. Products, convolution and
- * cuDNN's attention are computed by the CPU backend. If VLT_HOST_CAPTURE_FAULT is set, every
+ * attention of more than 4,096 tokens are computed by the CPU backend. If VLT_HOST_CAPTURE_FAULT is set, every
  * capture fails with this reason. VLT_HOST_ROOM is "rank bytes lack": the host_room of this rank. */
 #ifndef TESTS_DEVICE_DEVICE_HOST_H
 #define TESTS_DEVICE_DEVICE_HOST_H
