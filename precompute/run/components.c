@@ -1,4 +1,4 @@
-/* components.c - see components.h */
+/* components.c - finds the parts of a run's model; encoders.c opens them. See components.h */
 #include "precompute/run/components.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "common/roles.h"
 #include "formats/tensors/component.h"
 #include "formats/tensors/transformers.h"
-#include "precompute/run/reuse.h"
+#include "precompute/run/vprep.h"
 
 enum { MAX_CONFIG = 1 << 20, MAX_LENGTH = 1 << 15 };       /* bytes of JSON; tokens */
 
@@ -74,69 +74,6 @@ int prep_component_class(char *name, size_t size, const char *dir, vc_err *err)
         snprintf(name, size, "%s", class);
     cJSON_Delete(o);
     return rc;
-}
-
-/* ---- hashes of weights ---- */
-
-int prep_part_unchanged(const prep_part *part, vc_err *err)
-{
-    static const vf_key none;
-    vf_key now;
-    double bytes = 0;
-
-    if (!part->dir || !memcmp(&part->files, &none, sizeof none))
-        return 0;
-    int rc = vf_model_files(&now, &bytes, part->dir, err);
-    return rc || !memcmp(&now, &part->files, sizeof none)
-               ? rc : vc_fail(err, VC_EMISMATCH, "%s: its weights changed while this ran: start "
-                              "again with --overwrite, since values encoded meanwhile may be "
-                              "wrong", part->dir);
-}
-
-static void hint_name(char name[64], const prep_part *part)
-{
-    char hex[VF_KEY_HEX];
-    snprintf(name, 64, "weights-%s", vf_key_hex(hex, part->files));
-}
-
-/* Sets opts.weights to the vf_model_hash of the part's folder, or to the hash that a dataset has
- * for the same files. Prints a line before it reads them all. Built-in parts have no files. */
-static int hash_part(const vprep *p, prep_part *part, const char *slot, vc_err *err)
-{
-    char name[64], size[32];
-    double bytes = 0;
-    vf_model *m;
-
-    if (!part->dir)
-        return 0;
-    int rc = vf_model_files(&part->files, &bytes, part->dir, err);
-    if (rc)
-        return rc;
-    hint_name(name, part);
-    prep_reuse_place known =
-        p->c.rehash ? REUSE_NONE
-                    : prep_reuse_recall(p, name, &part->opts.weights, sizeof part->opts.weights);
-    part->to_remember = known != REUSE_OUT;
-    if (known != REUSE_NONE)
-        return 0;
-    vc_say(p->progress, "%s: hashing %s of weights, once: %s keeps the hash", slot,
-           vc_human_bytes(size, bytes), p->c.out);
-    rc = vf_component_open(&m, part->dir, err);
-    if (rc)
-        return rc;
-    rc = vf_model_hash(&part->opts.weights, m, vc_stop_flag(), err);
-    vc_context(err, rc, "%s", part->dir);
-    vf_model_close(m);
-    return rc ? rc : prep_part_unchanged(part, err);
-}
-
-int prep_part_remember(const prep_part *part, vf_writer *w, vc_err *err)
-{
-    char name[64];
-    if (!part->to_remember)
-        return 0;
-    hint_name(name, part);
-    return vf_writer_hint_put(w, name, &part->opts.weights, sizeof part->opts.weights, err);
 }
 
 /* ---- a run's parts ---- */
@@ -493,111 +430,5 @@ int vprep_components(vprep *p, const vc_family **sizes, vc_err *err)
     if (!rc && p->c.model && (int)mode != p->c.train_mode)
         vc_warn(p->progress, "%s is trained with --train_mode %s, not %s (a change of mode encodes "
                 "no clip again)", p->c.model, vc_mode_names[mode], vc_mode_names[p->c.train_mode]);
-    return rc;
-}
-
-/* ---- identities: one encoder is open at a time ---- */
-
-/* The sizes of buckets are those of the family, so the VAE must make latents for them. A still has
- * one latent frame, whatever a VAE makes of time. */
-static int check_ratio(const vprep *p, vc_err *err)
-{
-    const vae_info *v = &p->encoders.vae;
-    const vc_family *f = p->rules.family;
-
-    if (v->ratio[1] == f->ratio[1] && (f->max_frames == 1 || v->ratio[0] == f->ratio[0]))
-        return 0;
-    return vc_fail(err, VC_EMISMATCH, "%s: one place of its latents stands for %d frames of %dx%d "
-                   "pixels, but in %s for %d frames of %dx%d: give --model, the folder of a model "
-                   "with this VAE", p->encoders.vae_part.dir, v->ratio[0], v->ratio[2], v->ratio[1],
-                   f->name, f->ratio[0], f->ratio[2], f->ratio[1]);
-}
-
-/* Refuses states that the model's transformer cannot take, before anything is encoded. */
-static int check_width(const vprep *p, int i, vc_err *err)
-{
-    const prep_family *f = &p->encoders.family;
-    const text_info *t = &p->encoders.text[i];
-    const int64_t is = t->rule.pooled_only ? t->pooled : t->width, wanted = p->encoders.width[i];
-    if (!wanted || is == wanted)
-        return 0;
-    return vc_fail(err, VC_EMISMATCH, "%s: its embeddings are %lld wide, but the transformer of "
-                   "--model %s takes %lld (%s in its config.json): give --%s DIR of the encoder "
-                   "that belongs to it", p->encoders.text_part[i].dir, (long long)is, p->c.model,
-                   (long long)wanted, vc_family_texts(f->is, f->pipeline)[i].width_field,
-                   vc_text_slots[i]);
-}
-
-/* The same for the states of the vision model. */
-static int check_vision(const vprep *p, vc_err *err)
-{
-    const int64_t is = p->encoders.vision.width, wanted = p->encoders.vision_width;
-    if (!wanted || is == wanted)
-        return 0;
-    return vc_fail(err, VC_EMISMATCH, "%s: its states are %lld wide, but the transformer of "
-                   "--model %s takes %lld (%s in its config.json): give --image_encoder DIR of the "
-                   "vision model that belongs to it", p->encoders.vision_part.dir, (long long)is,
-                   p->c.model, (long long)wanted, p->encoders.family.is->vision_field);
-}
-
-static int identify_vision(vprep *p, bool hash, vc_err *err)
-{
-    const vision_class *class = p->encoders.family.vision;
-    prep_part *part = &p->encoders.vision_part;
-    vision_enc *v = NULL;
-
-    if (!p->encoders.sees)
-        return 0;
-    int rc = hash ? hash_part(p, part, "image_encoder", err) : 0;
-    if (!rc)
-        rc = class->open(&v, &part->opts, &p->encoders.vision, err);
-    class->close(v);
-    return rc ? rc : check_vision(p, err);
-}
-
-static bool has_segments(const vf_metadata *m)
-{
-    int64_t i = 0;
-    while (i < m->n && !m->rows[i].segments)
-        i++;
-    return i < m->n;
-}
-
-int vprep_identify(vprep *p, bool hash, vc_err *err)
-{
-    const prep_family *f = &p->encoders.family;
-    const bool scenes = has_segments(&p->list.meta);
-    int rc = 0;
-
-    for (int i = 0; !rc && i < p->encoders.n_text; i++) {
-        text_enc *t = NULL;
-        prep_part *part = &p->encoders.text_part[i];
-        part->opts.text.scenes = scenes;
-        if (hash)
-            rc = hash_part(p, part, vc_text_slots[i], err);
-        if (!rc)
-            rc = text_open(&t, f->text[i], &part->opts, &p->encoders.text[i], err);
-        if (!rc)
-            rc = check_width(p, i, err);
-        text_close(t);
-    }
-    vae *v = NULL;
-    if (!rc && hash)
-        rc = hash_part(p, &p->encoders.vae_part, "vae", err);
-    if (!rc)
-        rc = f->vae->open(&v, &p->encoders.vae_part.opts, &p->encoders.vae, err);
-    f->vae->close(v);
-    if (!rc)
-        rc = check_ratio(p, err);
-    return rc ? rc : identify_vision(p, hash, err);
-}
-
-int vprep_remember(vprep *p, vc_err *err)
-{
-    int rc = prep_part_remember(&p->encoders.vae_part, p->writer, err);
-    if (!rc)
-        rc = prep_part_remember(&p->encoders.vision_part, p->writer, err);
-    for (int i = 0; !rc && i < p->encoders.n_text; i++)
-        rc = prep_part_remember(&p->encoders.text_part[i], p->writer, err);
     return rc;
 }
