@@ -1,8 +1,7 @@
 /* test_text_families.c - the rows of common/families.c encode prompts like diffusers' pipelines
  * (tests/golden/hunyuanvideo-*, qwen-image-text, wan-text, flux-t5, ltx-*text, z-image-text,
- * flux2-text, flux2-dev-text, clean.json):
- * template, crop, mask, cleaning and pooled states; what long prompts lose; and the crops fit real
- * tokenizers (where VLT_TEST_DATA is set). */
+ * flux2-text, flux2-dev-text): template, crop, mask, cleaning and pooled states; and the crops fit
+ * real tokenizers (where VLT_TEST_DATA is set). test_text_keys.c has the keys of these texts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,10 +15,7 @@
 #include "common/families.h"
 #include "common/os/file.h"
 #include "formats/json/json.h"
-#include "precompute/text/clean.h"
-#include "precompute/text/cut.h"
 #include "precompute/text/prompt.h"
-#include "precompute/tokenizer/text.h"
 #include "tests/lib/ok.h"
 #include "tests/precompute/text/text_folder.h"
 
@@ -31,49 +27,7 @@
 /* 28 layers in place of three: PyTorch's own states in bf16 are up to 6.8e-2 from its f32. */
 #define DEEP 2
 
-static text_rule rule_of_pipeline(const char *family, const char *pipeline, int slot)
-{
-    const vc_family *f = vc_family_find(family);
-    const vc_pipeline *p = pipeline ? vc_family_pipeline(f, pipeline) : NULL;
-    const vc_text *t = &vc_family_texts(f, p)[slot];
-
-    assert_true(!pipeline || p);
-    text_rule rule = { .max_length = t->max_length, .template = t->template, .crop = t->crop,
-                        .lead = t->lead, .chat = t->chat, .without = t->without,
-                        .skip = t->skip, .clean = t->clean, .uncleaned = t->uncleaned,
-                        .masked = t->masked, .unpadded = t->unpadded,
-                        .pooled_only = t->pooled_only };
-    memcpy(rule.taps, t->taps, sizeof rule.taps);
-    return rule;
-}
-
-static text_rule rule_of(const char *family, int slot)
-{
-    return rule_of_pipeline(family, NULL, slot);
-}
-
 /* ---- slots ---- */
-
-static void put_tokenizer(const tf_fixture *f, const char *pad)
-{
-    const char *chat = vf_safetensors_meta(f->gold, "chat_template");
-    cJSON *config = cJSON_CreateObject();
-
-    cJSON_AddStringToObject(config, "pad_token", pad);
-    if (chat)
-        cJSON_AddStringToObject(config, "chat_template", chat);
-    char *text = vf_json_line(config);
-    tf_put_text(f->dir, "tokenizer.json", vf_safetensors_meta(f->gold, "tokenizer"));
-    tf_put_text(f->dir, "tokenizer_config.json", text);
-    free(text);
-    cJSON_Delete(config);
-}
-
-static encoder_opts options(const tf_fixture *f, const char *family, int slot, vc_dtype type)
-{
-    return (encoder_opts){ .dir = f->dir, .tokenizer = f->dir, .text = rule_of(family, slot),
-                           .dtype = type, .device = golden_device(), .threads = 1 };
-}
 
 static cJSON *prompts_of(const tf_fixture *f)
 {
@@ -126,7 +80,7 @@ typedef struct slot_row {
 static void check_prompt(const slot_row *row, const tf_fixture *f, int i, const text_result *r,
                          vc_dtype type)
 {
-    const text_rule rule = rule_of_pipeline(row->family, row->pipeline, row->slot);
+    const text_rule rule = tf_pipeline_rule(row->family, row->pipeline, row->slot);
     const double tol = row->slack * (type == VC_F32 ? F32 : BF16);
 
     same_ids(f, i, r);
@@ -164,14 +118,14 @@ static void equals_pipelines(void **state)
     (void)state;
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
         tf_fixture f = tf_open(rows[k].golden, VC_F32);
-        const text_rule rule = rule_of_pipeline(rows[k].family, rows[k].pipeline,
+        const text_rule rule = tf_pipeline_rule(rows[k].family, rows[k].pipeline,
                                                 rows[k].slot);
         cJSON *prompts = prompts_of(&f);
-        put_tokenizer(&f, rows[k].pad);
+        tf_put_tokenizer(&f, rows[k].pad);
         if (rule.template)
             assert_string_equal(vf_safetensors_meta(f.gold, "template"), rule.template);
         for (vc_dtype type = VC_F32; type <= VC_BF16; type++) {
-            encoder_opts o = options(&f, rows[k].family, rows[k].slot, type);
+            encoder_opts o = tf_options(&f, rows[k].family, rows[k].slot, type);
             o.text = rule;
             assert_ok(text_open(&t, rows[k].class, &o, &info, &err), &err);
             assert_int_equal(info.width, rule.pooled_only ? 0 : rows[k].width);
@@ -230,13 +184,13 @@ static void equals_on_captions(void **state)
     (void)state;
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
         tf_fixture f = tf_open(rows[k].golden, VC_F32);
-        encoder_opts o = options(&f, rows[k].family, rows[k].slot, VC_F32);
-        o.text = rule_of_pipeline(rows[k].family, rows[k].pipeline, rows[k].slot);
+        encoder_opts o = tf_options(&f, rows[k].family, rows[k].slot, VC_F32);
+        o.text = tf_pipeline_rule(rows[k].family, rows[k].pipeline, rows[k].slot);
         cJSON *list = cJSON_Parse(vf_safetensors_meta(f.gold, "captions"));
         int64_t dim[8];
         float *weights = golden_values(f.gold, "row_weights", dim), sums[MANY * 48];
         float *want = golden_values(f.gold, "caption_sums", dim);
-        put_tokenizer(&f, rows[k].pad);
+        tf_put_tokenizer(&f, rows[k].pad);
         assert_ok(text_open(&t, rows[k].class, &o, &info, &err), &err);
         assert_true(dim[0] == MANY && cJSON_GetArraySize(list) == MANY && dim[1] == info.width);
         for (int i = 0, n; i < MANY; i += n) {
@@ -306,19 +260,19 @@ static void refused(const text_class *class, const encoder_opts *o, int rc, cons
 static void wrong_tokenizers(void **state)
 {
     tf_fixture f = tf_open("hunyuanvideo-llama", VC_F32), c = tf_open("hunyuanvideo-clip", VC_F32);
-    encoder_opts o = options(&f, "hunyuanvideo", 0, VC_F32);
-    encoder_opts o_2 = options(&c, "hunyuanvideo", 1, VC_F32);
+    encoder_opts o = tf_options(&f, "hunyuanvideo", 0, VC_F32);
+    encoder_opts o_2 = tf_options(&c, "hunyuanvideo", 1, VC_F32);
 
     (void)state;
-    put_tokenizer(&f, "<pad>");
+    tf_put_tokenizer(&f, "<pad>");
     spell_otherwise(&f, "<|start_header_id|>");           /* 19 letters, twice */
     refused(&text_llama, &o, VC_EMISMATCH, f.dir, "makes 131 tokens of the template in front of a "
             "prompt, not 95: give the tokenizer that this model was trained with");
-    put_tokenizer(&f, "<pad>");
+    tf_put_tokenizer(&f, "<pad>");
     spell_otherwise(&f, "<pad>");
     tf_put_text(f.dir, "tokenizer_config.json", "{}");
     refused(&text_llama, &o, VC_EINVAL, f.dir, "names no pad token: add pad_token");
-    put_tokenizer(&f, "<pad>");
+    tf_put_tokenizer(&f, "<pad>");
     o.text.crop = 94;
     refused(&text_llama, &o, VC_EMISMATCH, f.dir, "makes 95 tokens of the template in front of a "
             "prompt, not 94");
@@ -326,7 +280,7 @@ static void wrong_tokenizers(void **state)
     o_2.tokenizer = f.dir;                                /* its ids exceed CLIP's vocabulary */
     refused(&text_clip, &o_2, VC_EINVAL, f.dir, "the text encoder has ids 0..");
     char *text = tf_changed(&c, "eos_token_id", "5");
-    put_tokenizer(&c, "<|endoftext|>");
+    tf_put_tokenizer(&c, "<|endoftext|>");
     tf_put_config(&c, text);
     o_2.tokenizer = c.dir;
     refused(&text_clip, &o_2, VC_EINVAL, c.dir, "no token of the text has id 5");
@@ -334,7 +288,7 @@ static void wrong_tokenizers(void **state)
     /* Here the largest id ends a text. */
     tf_put_config(&c, vf_safetensors_meta(c.gold, "config"));
     refused(&text_clip, &o_2, VC_EINVAL, c.dir, "no token begins the empty prompt");
-    put_tokenizer(&c, "<|endoftext|>");
+    tf_put_tokenizer(&c, "<|endoftext|>");
     o_2.text.max_length = 78;
     refused(&text_clip, &o_2, VC_EINVAL, c.dir, "max_position_embeddings of its config.json is 77");
     free(text);
@@ -348,12 +302,12 @@ static void wrong_tokenizers(void **state)
 static void check_chats(const char *golden, const char *family, const text_class *class)
 {
     tf_fixture f = tf_open(golden, VC_F32);
-    encoder_opts o = options(&f, family, 0, VC_F32);
+    encoder_opts o = tf_options(&f, family, 0, VC_F32);
     vc_err err = { 0 };
     text_info info;
     text_enc *t;
 
-    put_tokenizer(&f, "<|endoftext|>");
+    tf_put_tokenizer(&f, "<|endoftext|>");
     tf_put_text(f.dir, "tokenizer_config.json", "{\"pad_token\": \"<|endoftext|>\"}");
     refused(class, &o, VC_ENOENT, f.dir, "there is no chat template");
     tf_put_text(f.dir, "chat_template.jinja", "{{ messages }}");
@@ -399,7 +353,7 @@ static void padding_sides(void **state)
     tf_fixture f = tf_open("flux2-dev-text", VC_F32);
     cJSON *prompts = prompts_of(&f);
     const text_input in = { .prompt = cJSON_GetArrayItem(prompts, 1)->valuestring };
-    encoder_opts o = options(&f, "flux2", 0, VC_F32);
+    encoder_opts o = tf_options(&f, "flux2", 0, VC_F32);
     vf_key key[2];
     vc_err err = { 0 };
     text_info info;
@@ -407,8 +361,8 @@ static void padding_sides(void **state)
     text_enc *t;
 
     (void)state;
-    o.text = rule_of_pipeline("flux2", "Flux2Pipeline", 0);
-    put_tokenizer(&f, "<pad>");
+    o.text = tf_pipeline_rule("flux2", "Flux2Pipeline", 0);
+    tf_put_tokenizer(&f, "<pad>");
     tf_put_text(f.dir, "chat_template.jinja", vf_safetensors_meta(f.gold, "chat_template"));
     for (int i = 0; i < 3; i++) {
         char *config = vc_format("{\"pad_token\": \"<pad>\", \"padding_side\": %s}", sides[i]);
@@ -429,183 +383,6 @@ static void padding_sides(void **state)
     assert_memory_not_equal(&key[0], &key[1], sizeof *key);
     cJSON_Delete(prompts);
     tf_close(&f);
-}
-
-/* ---- Wan's cleaning ---- */
-
-/* 2,000 prompts, most of them damaged, become what the pipeline makes of them. */
-static void cleans_like_wan(void **state)
-{
-    char *path = vc_path_join(getenv("VLT_SOURCE"), "tests/golden/clean.json");
-    cJSON *file, *list, *pair;
-    vc_err err = { 0 };
-    int n = 0, repaired = 0;
-
-    (void)state;
-    assert_ok(vf_json_read(&file, path, 1 << 20, &err), &err);
-    list = cJSON_GetObjectItem(file, "pairs");
-    cJSON_ArrayForEach(pair, list) {
-        const char *prompt = cJSON_GetArrayItem(pair, 0)->valuestring;
-        char *clean = text_clean(prompt);
-        assert_string_equal(clean, cJSON_GetArrayItem(pair, 1)->valuestring);
-        repaired += text_is_repaired(prompt);
-        free(clean);
-        n++;
-    }
-    assert_int_equal(n, 2000);
-    assert_between(repaired, 1000, 1900);
-    free(path);
-    cJSON_Delete(file);
-}
-
-/* ---- keys ---- */
-
-/* The key of a text depends on everything that changes its states: length, template, layers and
- * cleaning. */
-static void keys(void **state)
-{
-    tf_fixture f = tf_open("hunyuanvideo-llama", VC_F32);
-    const text_input in = { .prompt = "a cat" };
-    vf_key key[5];
-    vc_err err = { 0 };
-    text_info info;
-    text_enc *t;
-
-    (void)state;
-    put_tokenizer(&f, "<pad>");
-    for (int i = 0; i < 5; i++) {
-        encoder_opts o = options(&f, "hunyuanvideo", 0, VC_F32);
-        if (i == 1)
-            o.text.skip = 0;
-        if (i == 2)
-            o.text.max_length = 128;
-        if (i == 3)
-            o.text.template = NULL, o.text.crop = 1;
-        if (i == 4)
-            o.text.clean = true;
-        assert_ok(text_open(&t, &text_llama, &o, &info, &err), &err);
-        key[i] = text_prompt_key(&info, VC_F32, VC_F32, &in);
-        text_close(t);
-        for (int k = 0; k < i; k++)
-            assert_memory_not_equal(&key[i], &key[k], sizeof *key);
-    }
-    tf_close(&f);
-}
-
-/* Texts that a dataset has from before LTX-Video's T5 got no padding are not taken for others. */
-static void unpadded_keys(void **state)
-{
-    const text_info info[2] = {
-        { .rule = { .max_length = 256, .masked = true } },
-        { .rule = { .max_length = 256, .masked = true, .unpadded = true } }
-    };
-    const text_input in = { .prompt = "a cat" };
-    const vf_key was = text_prompt_key(&info[0], VC_F32, VC_F32, &in);
-    const vf_key is = text_prompt_key(&info[1], VC_F32, VC_F32, &in);
-
-    (void)state;
-    assert_memory_not_equal(&was, &is, sizeof is);
-}
-
-/* A prompt that the repair changes has another key than it had without the repair; others keep
- * theirs. */
-static void repaired_keys(void **state)
-{
-    static const struct { const char *pipeline, *prompt; int clean; } rows[] = {
-        { "WanPipeline", "a cat", 1 }, { "WanPipeline", "a  &amp;cat", 1 },
-        { "WanPipeline", "caf\u00E9", 1 }, { "WanPipeline", "\u201Ca\u201D", 2 },
-        { "WanPipeline", "caf\u00C3\u00A9", 2 }, { "WanPipeline", "a\abc", 2 },
-        /* VideoX-Fun's prompts were cleaned once, without the repair */
-        { "WanFunPipeline", "a cat", 1 }, { "WanFunInpaintPipeline", "\u201Ca\u201D", 1 },
-        { "WanFunControlPipeline", "a  cat", 0 }, { "WanFunPipeline", "a &amp; b", 0 }
-    };
-
-    (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const text_info info = { .class = "UMT5EncoderModel",
-                                 .rule = rule_of_pipeline("wan2.1", rows[i].pipeline, 0) };
-        const vf_key zero = { { 0 } };
-        vf_hasher h;
-        vf_hasher_begin(&h, "text");
-        vf_hasher_str(&h, "prompt", rows[i].prompt);
-        vf_hasher_bytes(&h, "tokenizer", zero.b, sizeof zero.b);
-        vf_hasher_bytes(&h, "encoder", zero.b, sizeof zero.b);
-        vf_hasher_int(&h, "max_length", 512);
-        if (rows[i].clean)
-            vf_hasher_int(&h, "clean", rows[i].clean);
-        vf_hasher_int(&h, "masked", 1);
-        vf_hasher_str(&h, "precision", "bf16");
-        vf_hasher_str(&h, "dtype", "f16");
-        vf_key want = vf_hasher_end(&h);
-        const text_input in = { rows[i].prompt, NULL, 0 };
-        vf_key is = text_prompt_key(&info, VC_BF16, VC_F16, &in);
-        assert_memory_equal(&is, &want, sizeof want);
-    }
-}
-
-/* ---- lost ends ---- */
-
-/* The part of a prompt that is kept has room, and has none with one more character. */
-static void check_end(const text_cut *cut, const char *prompt, bool longer)
-{
-    text_words words = { 0 };
-    size_t lost, len;
-    vc_err err = { 0 };
-    char *end;
-
-    assert_ok(text_cut_tokens(cut, prompt, &lost, &err), &err);
-    assert_ok(text_cut_end(cut, prompt, &end, &err), &err);
-    assert_int_equal(lost > 0, longer);
-    assert_int_equal(text_cut_is_longer(cut, &words, prompt), longer);
-    assert_int_equal(*end != 0, longer);
-    const size_t kept = strlen(prompt) - strlen(end);
-    assert_string_equal(prompt + kept, end);
-    char *begin = strdup(prompt);
-    begin[kept] = 0;
-    assert_ok(text_cut_tokens(cut, begin, &lost, &err), &err);
-    assert_int_equal(lost, 0);
-    if (longer) {
-        tok_char(end, &len);
-        memcpy(begin + kept, end, len);
-        begin[kept + len] = 0;
-        assert_ok(text_cut_tokens(cut, begin, &lost, &err), &err);
-        assert_int_equal(lost, 1);
-    }
-    free(begin);
-    free(end);
-    text_words_free(&words);
-}
-
-static void lost_ends(void **state)
-{
-    static const struct { const char *golden, *family, *pad; int slot; } rows[] = {
-        { "hunyuanvideo-llama", "hunyuanvideo", "<pad>", 0 },
-        { "hunyuanvideo-clip", "hunyuanvideo", "<|endoftext|>", 1 },
-        { "qwen-image-text", "qwen-image", "<|endoftext|>", 0 },
-        { "wan-text", "wan2.1", "<pad>", 0 }, { "flux-t5", "flux", "<pad>", 1 },
-        { "flux2-text", "flux2", "<|endoftext|>", 0 },
-    };
-    static const struct { const char *prompt; bool longer; } prompts[] = {
-        { "", false }, { "a red fox", false }, { "aaaaaaaaaaaaaaaaaaaaaaaaaaa", false },
-        { "foxes xylophone quartz jumping vexed zebra quickly", true },
-        { "foxesxylophonequartzjumpingvexedzebraquicklyfoxes", true },
-        { "fox \u732bxylophone\u732b quartz\u732b jumping\u732b vexed zebra", true },
-    };
-    vc_err err = { 0 };
-    text_cut *cut;
-
-    (void)state;
-    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
-        tf_fixture f = tf_open(rows[k].golden, VC_F32);
-        encoder_opts o = options(&f, rows[k].family, rows[k].slot, VC_F32);
-        put_tokenizer(&f, rows[k].pad);
-        o.text.max_length = 32;
-        assert_ok(text_cut_open(&cut, &o, &o.text, &err), &err);
-        for (size_t i = 0; i < sizeof prompts / sizeof *prompts; i++)
-            check_end(cut, prompts[i].prompt, prompts[i].longer);
-        text_cut_close(cut);
-        tf_close(&f);
-    }
 }
 
 /* ---- real tokenizers ---- */
@@ -648,7 +425,7 @@ static void real_crop(const text_class *class, const char *family, const char *m
     snprintf(config, sizeof config, "{\"pad_token\": \"%s\"}", pad);
     tf_put_text(dir, "tokenizer_config.json", config);
     put_embedding(dir, model_type, vocab);
-    encoder_opts o = { .dir = dir, .tokenizer = dir, .text = rule_of(family, 0), .dtype = VC_F32,
+    encoder_opts o = { .dir = dir, .tokenizer = dir, .text = tf_rule(family, 0), .dtype = VC_F32,
                        .device = golden_device(), .threads = 1 };
     o.text.skip = 1;
     if (o.text.chat)
@@ -687,8 +464,6 @@ int main(void)
         cmocka_unit_test(equals_pipelines), cmocka_unit_test(equals_on_captions),
         cmocka_unit_test(wrong_tokenizers),
         cmocka_unit_test(chat_templates), cmocka_unit_test(padding_sides),
-        cmocka_unit_test(cleans_like_wan), cmocka_unit_test(keys), cmocka_unit_test(repaired_keys),
-        cmocka_unit_test(unpadded_keys), cmocka_unit_test(lost_ends),
         cmocka_unit_test(llama_crop), cmocka_unit_test(qwen_crop),
         cmocka_unit_test(qwen3_lead),
     };

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "common/families.h"
 #include "common/os/file.h"
 #include "formats/json/json.h"
 #include "formats/tensors/model.h"
@@ -102,4 +103,46 @@ char *tf_changed(const tf_fixture *f, const char *field, const char *value)
 void tf_put_config(const tf_fixture *f, const char *text)
 {
     tf_put_text(f->dir, "config.json", text);
+}
+
+text_rule tf_pipeline_rule(const char *family, const char *pipeline, int slot)
+{
+    const vc_family *f = vc_family_find(family);
+    const vc_pipeline *p = pipeline ? vc_family_pipeline(f, pipeline) : NULL;
+    const vc_text *t = &vc_family_texts(f, p)[slot];
+
+    assert_true(!pipeline || p);
+    text_rule rule = { .max_length = t->max_length, .template = t->template, .crop = t->crop,
+                        .lead = t->lead, .chat = t->chat, .without = t->without,
+                        .skip = t->skip, .clean = t->clean, .uncleaned = t->uncleaned,
+                        .masked = t->masked, .unpadded = t->unpadded,
+                        .pooled_only = t->pooled_only };
+    memcpy(rule.taps, t->taps, sizeof rule.taps);
+    return rule;
+}
+
+text_rule tf_rule(const char *family, int slot)
+{
+    return tf_pipeline_rule(family, NULL, slot);
+}
+
+void tf_put_tokenizer(const tf_fixture *f, const char *pad)
+{
+    const char *chat = vf_safetensors_meta(f->gold, "chat_template");
+    cJSON *config = cJSON_CreateObject();
+
+    cJSON_AddStringToObject(config, "pad_token", pad);
+    if (chat)
+        cJSON_AddStringToObject(config, "chat_template", chat);
+    char *text = vf_json_line(config);
+    tf_put_text(f->dir, "tokenizer.json", vf_safetensors_meta(f->gold, "tokenizer"));
+    tf_put_text(f->dir, "tokenizer_config.json", text);
+    free(text);
+    cJSON_Delete(config);
+}
+
+encoder_opts tf_options(const tf_fixture *f, const char *family, int slot, vc_dtype type)
+{
+    return (encoder_opts){ .dir = f->dir, .tokenizer = f->dir, .text = tf_rule(family, slot),
+                           .dtype = type, .device = golden_device(), .threads = 1 };
 }

@@ -3,6 +3,7 @@
 #ifndef TESTS_PRECOMPUTE_TEXT_FOLDER_H
 #define TESTS_PRECOMPUTE_TEXT_FOLDER_H
 
+#include "precompute/encoder.h"
 #include "tests/lib/golden.h"
 
 enum { TF_TENSORS = 128 };
@@ -27,5 +28,13 @@ void tf_put_text(const char *dir, const char *name, const char *text);
  * malloc'ed. */
 char *tf_changed(const tf_fixture *f, const char *field, const char *value);
 void tf_put_config(const tf_fixture *f, const char *text);
+
+/* The rule by which a slot of a family's pipeline encodes its prompts; pipeline NULL: the family's
+ * first. */
+text_rule tf_pipeline_rule(const char *family, const char *pipeline, int slot);
+text_rule tf_rule(const char *family, int slot);
+/* Puts the golden's tokenizer beside the model. */
+void tf_put_tokenizer(const tf_fixture *f, const char *pad);
+encoder_opts tf_options(const tf_fixture *f, const char *family, int slot, vc_dtype type);
 
 #endif
