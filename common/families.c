@@ -288,7 +288,16 @@ static const vc_family families[] = {
       .text = { { .class = "Qwen3ForCausalLM", .max_length = 512, .template = qwen3_thoughtless,
                   .lead = 3, .chat = "enable_thinking", .taps = { 9, 18, 27 },
                   .width_field = "joint_attention_dim" } } },
-    { .name = "ltx-2", SIZES(64, 8, 32, 1, 1) },
+    { .name = "ltx-2", SIZES(64, 8, 32, 1, 1),
+      .transformer = "LTX2VideoTransformer3DModel",
+      .begins_with_latent = true,
+      .pipeline = { { .class = "LTX2Pipeline" },
+                    { .class = "LTX2ImageToVideoPipeline" },
+                    { .class = "LTX2ConditionPipeline" } },
+      .moments = true, .dtype = VC_BF16,
+      .vae = "AutoencoderKLLTX2Video", .channels = 128, .scaling = 1,
+      .text = { { .class = "Gemma3ForConditionalGeneration", .max_length = 1024,
+                  .stripped = true, .beside = "connectors", .masked = true } } },
     { 0 }
 };
 

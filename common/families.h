@@ -54,6 +54,10 @@ typedef struct vc_text {
     int taps[VC_TAPS];                   /* instead: a token has the states after these layers, one
                                           * behind the other in this order; layers count from 1,
                                           * and 0 ends the list */
+    const char *beside;                  /* the component of the pipeline whose first layer makes
+                                          * the stored features of the encoder's states; NULL: the
+                                          * states are stored */
+    bool stripped;                       /* prompts lose the white space at both ends */
     bool clean;                          /* before prompts become tokens, wrongly decoded text is
                                           * repaired, and HTML's names of characters and runs of
                                           * white space are replaced */

@@ -43,6 +43,7 @@ typedef struct text_rule {
                                       * behind the other; layers count from 1, and 0 ends the
                                       * list. None after the last norm but the last layer's */
     const char *without;             /* a text that is cut out of prompts; NULL: none */
+    bool stripped;                   /* prompts lose the white space at both ends */
     bool clean;                      /* prompts are cleaned first: precompute/text/clean.h */
     bool uncleaned;                  /* not cleaned, but keys are those of when they were, where
                                       * that changed nothing */
@@ -62,6 +63,8 @@ typedef struct text_rule {
 typedef struct encoder_opts {
     const char *dir;                 /* component folder (or weights file); NULL: built-in ones */
     const char *tokenizer;           /* text encoders: the tokenizer's folder, */
+    const char *beside;              /* text encoders: the folder of the component that makes
+                                      * features of the states (vc_text.beside); or NULL */
     const char *image_processor;     /* of texts with pictures and of vision models: the image
                                       * processor's folder */
     text_rule text;                  /* text encoders: the slot's; borrowed */
@@ -230,7 +233,7 @@ int prep_vae_by_class(const vae_class **out, const char *class, vc_err *err);
 extern const vae_class vae_builtin, vae_cogvideox, vae_hunyuan, vae_ltx, vae_ltx2, vae_wan,
                        vae_qwen_image, vae_kl, vae_flux2;
 extern const text_class text_builtin, text_t5, text_umt5, text_llama, text_llava, text_qwen2_5_vl,
-                        text_qwen3, text_qwen3_whole, text_mistral3, text_clip;
+                        text_qwen3, text_qwen3_whole, text_mistral3, text_gemma3, text_clip;
 extern const vision_class vision_clip;
 
 #endif

@@ -102,6 +102,31 @@ static const vf_variant ltx_variants[] = {
     { 0 }
 };
 
+/* ---- LTX-2 ---- */
+
+static const vf_config_row ltx2_fields[] = {
+    VF_ONLY_INT("patch_size", 1),
+    VF_ONLY_INT("patch_size_t", 1),
+    VF_ONLY("activation_fn", "gelu-approximate", "gelu-approximate"),
+    VF_ONLY("qk_norm", "rms_norm_across_heads", "rms_norm_across_heads"),
+    VF_ONLY_FLAG("norm_elementwise_affine", false),
+    VF_ONLY_FLAG("attention_bias", true),
+    VF_ONLY_FLAG("attention_out_bias", true),
+    VF_ONLY_FLAG("ff_bias", true),
+    VF_ONLY_FLAG("use_prompt_adaln_single", true),
+    VF_ONLY_INT("pos_embed_max_pos", 20),
+    VF_ONLY_INT("base_height", 2048),
+    VF_ONLY_INT("base_width", 2048),
+    VF_ONLY_NUM("rope_theta", 10000),
+    VF_ONLY_INT("causal_offset", 1),
+    VF_ONLY_INT("timestep_scale_multiplier", 1000),
+    { 0 }
+};
+static const vf_variant ltx2_variants[] = {
+    { .field = "use_keyframes_abs_pos_embedding", .reads = "keyframes (LTX-2.5)" },
+    { 0 }
+};
+
 /* ---- Wan ---- */
 
 static const char *const wan_names[] = {
@@ -301,6 +326,9 @@ const vf_transformer_kind vf_transformer_kinds[] = {
     { .class = "LTXVideoTransformer3DModel", .names = ltx_names, .fields = ltx_fields,
       .in = "in_channels", .out = "out_channels", .in_default = 128, .out_default = 128,
       .channels = { { 1, 0 } }, .variants = ltx_variants, .trained = "LTX-Video 0.9.0 to 0.9.7" },
+    { .class = "LTX2VideoTransformer3DModel", .fields = ltx2_fields,
+      .in = "in_channels", .out = "out_channels", .in_default = 128, .out_default = 128,
+      .channels = { { 1, 0 } }, .variants = ltx2_variants, .trained = "LTX-2.0 or 2.3" },
     { .class = "WanTransformer3DModel", .names = wan_names, .fields = wan_fields,
       .in = "in_channels", .out = "out_channels", WAN_CHANNELS },
     { .class = "WanModel", .names = wan_first_names, .fields = wan_first_fields, .in = "in_dim",

@@ -20,6 +20,7 @@ void prep_part_free(prep_part *part)
     free(part->dir);
     free(part->tokenizer);
     free(part->image_processor);
+    free(part->beside);
     *part = (prep_part){ 0 };
 }
 
@@ -280,7 +281,7 @@ static text_rule rule_of(const vprep *p, int slot, int max_length)
     const bool edits = p->c.train_mode == VC_MODE_EDIT;
     text_rule rule = { .max_length = t->max_length, .template = t->template, .crop = t->crop,
                        .lead = t->lead, .chat = t->chat, .without = t->without,
-                       .skip = t->skip, .clean = t->clean,
+                       .skip = t->skip, .clean = t->clean, .stripped = t->stripped,
                        .pooled_only = t->pooled_only,
                        .uncleaned = t->uncleaned, .masked = t->masked, .unpadded = t->unpadded,
                        .interleave = t->picture ? p->encoders.interleave : 0,
@@ -302,6 +303,18 @@ static int find_image_processor(vprep *p, prep_part *part, const char *slot, vc_
     return vc_flags_catch(p->flags, rc, err);
 }
 
+/* The folder of the component that makes features of a text encoder's states. */
+static int find_beside(vprep *p, prep_part *part, const char *name, vc_err *err)
+{
+    int rc = p->c.model ? vf_component_find(&part->beside, p->c.model, name, err) : 0;
+
+    if (!rc && !part->beside)
+        rc = vc_fail(err, VC_EUSAGE, "--model%s%s has no folder %s, which makes the features of "
+                     "prompts: give the folder of the whole pipeline", p->c.model ? " " : "",
+                     p->c.model ? p->c.model : "", name);
+    return vc_flags_catch(p->flags, rc, err);
+}
+
 /* The folders of a text encoder. */
 static int find_text_parts(vprep *p, int slot, int max_length, vc_err *err)
 {
@@ -309,15 +322,20 @@ static int find_text_parts(vprep *p, int slot, int max_length, vc_err *err)
     const char *const encoder = vc_text_slots[slot], *const words = vc_tokenizer_slots[slot];
     prep_part *t = &p->encoders.text_part[slot];
     const text_rule rule = rule_of(p, slot, max_length);
+    const prep_family *f = &p->encoders.family;
+    const char *const beside = vc_family_texts(f->is, f->pipeline)[slot].beside;
 
     int rc = prep_component_dir(&t->dir, c->model, c->text_encoder[slot], encoder, encoder, err);
     rc = vc_flags_catch(p->flags, rc, err);
     if (!rc)
         rc = prep_component_dir(&t->tokenizer, c->model, c->tokenizer[slot], words, words, err);
     rc = vc_flags_catch(p->flags, rc, err);
+    if (!rc && beside)
+        rc = find_beside(p, t, beside, err);
     if (!rc && (rule.interleave || rule.each))
         rc = find_image_processor(p, t, rule.each ? "processor" : "image_processor", err);
     t->opts = (encoder_opts){ .dir = t->dir, .tokenizer = t->tokenizer,
+                              .beside = t->beside,
                               .image_processor = t->image_processor, .device = c->device,
                               .text = rule,
                               .dtype = dtype_of(c->text_dtype[slot], p->encoders.family.is) };

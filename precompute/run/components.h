@@ -12,7 +12,8 @@
 typedef struct prep_part {
     char *dir, *tokenizer;       /* owned; NULL: built-in */
     char *image_processor;       /* owned; NULL: the encoder gets no pictures */
-    encoder_opts opts;           /* for open: borrows the three */
+    char *beside;                /* owned; NULL: the encoder's states are stored */
+    encoder_opts opts;           /* for open: borrows the four */
     vf_key files;                /* of the names, sizes, times and inodes of its weights' files */
     bool to_remember;            /* the hints of --out do not have opts.weights yet */
 } prep_part;

@@ -11,7 +11,8 @@ static const vae_class *const vaes[] = { &vae_builtin, &vae_cogvideox, &vae_huny
                                          NULL };
 static const text_class *const texts[] = { &text_builtin, &text_t5, &text_umt5, &text_llama,
                                            &text_llava, &text_qwen2_5_vl, &text_qwen3,
-                                           &text_qwen3_whole, &text_mistral3, &text_clip, NULL };
+                                           &text_qwen3_whole, &text_mistral3, &text_gemma3,
+                                           &text_clip, NULL };
 
 static const vision_class *const visions[] = { &vision_clip, NULL };
 

@@ -38,17 +38,34 @@ static const char *last_char(const char *end)
     return end;
 }
 
+/* The text of s without white space at its ends, which begins at the result and ends at *to. */
+static const char *inner(const char *s, const char **to)
+{
+    const char *at = s, *end = s + strlen(s);
+    size_t n;
+
+    while (at < end && is_end(tok_char(at, &n)))
+        at += n;
+    while (at < end && is_end(tok_last_char(at, (size_t)(end - at))))
+        end = last_char(end);
+    *to = end;
+    return at;
+}
+
+char *text_strip(const char *prompt)
+{
+    const char *end, *at = inner(prompt, &end);
+
+    return strndup(at, (size_t)(end - at));
+}
+
 /* Makes one blank of each run of white space in valid UTF-8. */
 static char *collapse(const char *s)
 {
     vc_buf out = { 0 };
     size_t n;
 
-    const char *at = s, *end = s + strlen(s);
-    while (at < end && is_end(tok_char(at, &n)))
-        at += n;
-    while (at < end && is_end(tok_last_char(at, (size_t)(end - at))))
-        end = last_char(end);
+    const char *end, *at = inner(s, &end);
     for (bool blank = false, was; at < end; at += n) {
         was = blank;
         blank = tok_is(tok_char(at, &n), TOK_IS_SPACE);

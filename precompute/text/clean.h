@@ -10,6 +10,10 @@
  * caller frees the result; NULL: out of memory. */
 char *text_clean(const char *prompt);
 
+/* Removes what Python's strip() removes: white space at both ends of valid UTF-8. The caller frees
+ * the result; NULL: out of memory. */
+char *text_strip(const char *prompt);
+
 /* Whether the repair changes the result: diffusers without ftfy has another. */
 bool text_is_repaired(const char *prompt);
 /* Whether nothing but the repair would change the prompt. */

@@ -38,7 +38,8 @@ struct text_enc {
 
 char *text_of_prompt(const text_rule *rule, const char *prompt)
 {
-    char *text = rule->clean ? text_clean(prompt) : strdup(prompt), *at = text;
+    char *text = rule->clean ? text_clean(prompt) : rule->stripped ? text_strip(prompt)
+                                                                   : strdup(prompt), *at = text;
     const size_t n = rule->without ? strlen(rule->without) : 0;
 
     while (n && at && (at = strstr(at, rule->without)))
@@ -468,6 +469,8 @@ vf_key text_prompt_key(const text_info *info, vc_dtype precision, vc_dtype store
         vf_hasher_int(&h, "clean", text_is_repaired(in->prompt) ? 2 : 1);
     else if (rule->uncleaned && text_is_clean(in->prompt))
         vf_hasher_int(&h, "clean", 1);
+    if (rule->stripped)
+        vf_hasher_int(&h, "stripped", 1);
     if (rule->without)
         vf_hasher_str(&h, "without", rule->without);
     if (info->front)

@@ -1,4 +1,4 @@
-"""LTX-2's text connectors, 2.0 and 2.3: the states of all layers of a text encoder, the features
+"""LTX-2's text connectors, 2.0, 2.3 and a wider 2.3: the states of all layers of a text encoder, the features
 that they are projected to, and the video's prompt after its connector. `states` [B,n,C,L] and
 `features` [B,n,D] begin with the valid tokens, `length` of them; the reference has its padding in
 front."""
@@ -6,15 +6,16 @@ import golden
 import torch
 from diffusers.pipelines.ltx2.connectors import LTX2TextConnectors
 
-TINY = dict(caption_channels=32, text_proj_in_factor=5, rope_type="split",
+TINY = dict(caption_channels=32, text_proj_in_factor=7, rope_type="split",
             video_connector_num_attention_heads=2, video_connector_attention_head_dim=16,
             video_connector_num_layers=2, video_connector_num_learnable_registers=4,
             audio_connector_num_attention_heads=2, audio_connector_attention_head_dim=16,
             audio_connector_num_layers=1, audio_connector_num_learnable_registers=4,
             connector_rope_base_seq_len=64)
 V23 = dict(per_modality_projections=True, proj_bias=True, video_gated_attn=True,
-           audio_gated_attn=True, video_hidden_dim=48, audio_hidden_dim=16,
-           video_connector_num_attention_heads=3, audio_connector_attention_head_dim=8)
+           audio_gated_attn=True, video_hidden_dim=32, audio_hidden_dim=16,
+           audio_connector_attention_head_dim=8)
+WIDE = dict(V23, video_hidden_dim=48, video_connector_num_attention_heads=3)
 N, LENGTHS = 12, [5, 12]
 
 
@@ -44,3 +45,4 @@ def one(out, name, config):
 def make(out):
     one(out, "ltx2-connectors-20", TINY)
     one(out, "ltx2-connectors-23", {**TINY, **V23})
+    one(out, "ltx2-connectors-wide", {**TINY, **WIDE})

@@ -83,6 +83,8 @@ HunyuanVideoPipeline|HunyuanVideoTransformer3DModel||context_embedder_2.linear_1
 HunyuanVideoPipeline|HunyuanVideoTransformer3DModel||clean_x_embedder.proj.weight|.*(FramePack)
 HunyuanVideoPipeline|HunyuanVideo15Transformer3DModel|||vtrain trains no transformer of the class
 LTXPipeline|LTXVideoTransformer3DModel||audio_proj_in.weight|.*sound (LTX-2)
+LTX2Pipeline|LTX2VideoTransformer3DModel|"use_keyframes_abs_pos_embedding":true||use_keyframes_abs_pos_embedding: true: .*keyframes (LTX-2.5)
+LTX2Pipeline|LTX2VideoTransformer3DModel|"ff_bias":false||ff_bias: false
 LTXPipeline|LTXVideoTransformer3DModel|"in_channels":129||in_channels: 129 with out_channels 128
 CogVideoXPipeline|CogVideoXTransformer3DModel||perceiver_cross_attention.0.to_q.weight|.*a face (ConsisID)
 CogVideoXPipeline|CogVideoXTransformer3DModel|"in_channels":48||in_channels: 48 with out_channels 16 is no known model
@@ -105,7 +107,7 @@ echo '{"weight_map":{"proj_out.weight":"diffusion_pytorch_model-00001-of-00002.s
 both 'vace_patch_embedding.weight: .*(VACE)' --model m
 
 # ---- pipelines that no family has ----
-for pipeline in FluxFillPipeline QwenImageLayeredPipeline WanVACEPipeline LTX2Pipeline; do
+for pipeline in FluxFillPipeline QwenImageLayeredPipeline WanVACEPipeline MochiPipeline; do
     folder $pipeline '{"_class_name":"FluxTransformer2DModel"}' proj_out.weight
     both "m/model_index.json: no family here has a pipeline $pipeline: .*known: CogVideoXPipeline" --model m
 done

@@ -200,6 +200,8 @@ struct vtrain_family {
     const char *beside;
     int (*open_beside)(void *model, vt_ctx *g, const cJSON *config, const struct vf_model *file,
                        vc_err *err);
+    const char *lora_only;                    /* why a whole model cannot be trained; NULL: it
+                                               * can */
     /* Reads config.json into the model and fills its vtrain_dit. Errors name the field. */
     int (*read)(void *model, const cJSON *config, vc_err *err);
     void (*free)(void *model);                /* frees memory that the struct points to; or NULL */
@@ -318,7 +320,7 @@ extern const vtrain_family vtrain_flux;       /* flux.c */
 extern const vtrain_family vtrain_flux2;      /* flux2.c */
 extern const vtrain_family vtrain_hunyuan;    /* hunyuan.c */
 extern const vtrain_family vtrain_ltx;        /* ltx.c */
-extern const vtrain_family vtrain_ltx2;       /* ltx2.c; not listed yet */
+extern const vtrain_family vtrain_ltx2;       /* ltx2.c */
 extern const vtrain_family vtrain_qwen;       /* qwen.c */
 extern const vtrain_family vtrain_ttt;        /* ttt.c */
 extern const vtrain_family vtrain_wan;        /* wan.c */

@@ -122,22 +122,6 @@ static const vf_config_row config_rows[] = {
     VF_FLAG(ltx2, projected, "use_prompt_embeddings", true),
     VF_FLAG(ltx2, exact, "rope_double_precision", true),
     VF_WORD(ltx2, rope, "rope_type", "interleaved", "interleaved|split"),
-    VF_ONLY_INT("patch_size", 1),
-    VF_ONLY_INT("patch_size_t", 1),
-    VF_ONLY("activation_fn", "gelu-approximate", "gelu-approximate"),
-    VF_ONLY("qk_norm", "rms_norm_across_heads", "rms_norm_across_heads"),
-    VF_ONLY_FLAG("norm_elementwise_affine", false),
-    VF_ONLY_FLAG("attention_bias", true),
-    VF_ONLY_FLAG("attention_out_bias", true),
-    VF_ONLY_FLAG("ff_bias", true),
-    VF_ONLY_FLAG("use_prompt_adaln_single", true),
-    VF_ONLY_FLAG("use_keyframes_abs_pos_embedding", false),
-    VF_ONLY_INT("pos_embed_max_pos", 20),
-    VF_ONLY_INT("base_height", 2048),
-    VF_ONLY_INT("base_width", 2048),
-    VF_ONLY_NUM("rope_theta", 10000),
-    VF_ONLY_INT("causal_offset", 1),
-    VF_ONLY_INT("timestep_scale_multiplier", 1000),
     { 0 }
 };
 
@@ -208,6 +192,15 @@ static void ltx2_fit(const void *model, vtrain_fit *fit)
                          .text_width = { text_width(m) }, .text_rows = { LTX2_PROMPT_ROWS },
                          .mult = { 1, 1, 1 }, .token_times = true, .fps = DEFAULT_FPS,
                          .blocks = (int)m->layers };
+}
+
+/* The schedule of the scheduler's files of 2.0 and 2.3. */
+static void ltx2_schedule(const cJSON *config, vtrain_scheduler *s)
+{
+    (void)config;
+    s->by_tokens = (vtrain_by_tokens){ .on = true, .type = VTRAIN_MU_EXPONENTIAL, .base = 0.95,
+                                       .max = 2.05, .base_len = 1024, .max_len = 4096 };
+    s->terminal = 0.1;
 }
 
 static void ltx2_prepare(vt_ctx *g, void *model, vtrain_in *in)
@@ -317,6 +310,7 @@ const vtrain_family vtrain_ltx2 = {
     .class_name = "LTX2VideoTransformer3DModel", .lora_names = renames,
     .text_args = { "encoder_hidden_states" }, .layout = VTRAIN_TOKENS,
     .size = sizeof(ltx2), .weights = offsetof(ltx2, w), .table = model_table, .spare = spare,
+    .lora_only = "its stream of the sound is not trained, and would be missing in the results",
     .beside = "connectors", .open_beside = ltx2_open_connector, .free = ltx2_free,
     .read = ltx2_read, .fit = ltx2_fit,
     .prepare = ltx2_prepare, .embed = ltx2_embed,
@@ -324,7 +318,7 @@ const vtrain_family vtrain_ltx2 = {
                   NULL } },
     .head = ltx2_head,
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
-    .flow_shift = 1, .logit_mean = 0, .logit_std = 1,
+    .flow_shift = 1, .logit_mean = 0, .logit_std = 1, .schedule = ltx2_schedule,
     .posterior_mean = true, .bf16 = true,
     .lr_full = 1e-5, .lr_lora = 1e-4, .guidance = 3, .batch = 1, .steps = 1000,
     .lora_targets = "to_q,to_k,to_v,to_out.0",

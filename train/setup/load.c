@@ -110,6 +110,10 @@ int vtrain_load_model(vtrain *t, vc_err *err)
         src.seed = (uint64_t)t->cfg.seed;
         src.on_host = on_host;
     }
+    if (t->cfg.training_type == VTRAIN_FULL && t->model.family->lora_only)
+        return vc_fail(err, VC_EUSAGE, "--training_type: models of the class %s cannot be trained "
+                       "as a whole: %s: train a LoRA, by --training_type lora",
+                       t->model.family->class_name, t->model.family->lora_only);
     int rc = vt_params_open(&t->params, t->g, err);
     if (!rc)
         vt_params_watch(t->params, loaded, t);

@@ -12,9 +12,10 @@
 #include "tests/lib/ok.h"
 #include "tests/precompute/text/text_folder.h"
 
-enum { STATES = 5, CHANNELS = 32 };           /* as in scripts/golden/ltx2_connectors.py */
+enum { STATES = 7, CHANNELS = 32 };           /* as in scripts/golden/ltx2_connectors.py */
 
-static const char *const versions[] = { "ltx2-connectors-20", "ltx2-connectors-23" };
+static const char *const versions[] = { "ltx2-connectors-20", "ltx2-connectors-23",
+                                        "ltx2-connectors-wide" };
 
 static vt_ctx *context(vc_dtype compute)
 {
@@ -71,7 +72,7 @@ static double error_of(const char *name, vc_dtype compute)
 static void equals_the_reference(void **state)
 {
     (void)state;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         double e = error_of(versions[i], VC_F32), half = error_of(versions[i], VC_BF16);
         if (!(e <= 1e-5 && half <= 2e-2))
             fail_msg("%s: the errors are %.3g and %.3g", versions[i], e, half);
@@ -109,7 +110,7 @@ static void refuses_another_text_encoder(void **state)
 
     (void)state;
     int rc = ltx2_features_open(&f, g, t.dir, STATES + 1, CHANNELS, &err);
-    assert_fails(rc, VC_EMISMATCH, &err, "text_proj_in_factor: 5");
+    assert_fails(rc, VC_EMISMATCH, &err, "text_proj_in_factor: 7");
     assert_null(f);
     char *config = tf_changed(&t, "proj_bias", "true");
     tf_put_config(&t, config);

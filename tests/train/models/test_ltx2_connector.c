@@ -15,7 +15,8 @@
 
 enum { ROWS = 12 };                           /* as in scripts/golden/ltx2_connectors.py */
 
-static const char *const versions[] = { "ltx2-connectors-20", "ltx2-connectors-23" };
+static const char *const versions[] = { "ltx2-connectors-20", "ltx2-connectors-23",
+                                        "ltx2-connectors-wide" };
 
 static void open_connector(ref_model *m, ltx2_connector **c, const char *name, vc_dtype compute)
 {
@@ -61,7 +62,7 @@ static double error_of(const char *name, vc_dtype compute)
 static void equals_the_reference(void **state)
 {
     (void)state;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         double e = error_of(versions[i], VC_F32), half = error_of(versions[i], VC_BF16);
         if (!(e <= 1e-5 && half <= 2e-2))
             fail_msg("%s: the errors are %.3g and %.3g", versions[i], e, half);
@@ -207,7 +208,7 @@ static void refuses_other_connectors(void **state)
     vc_err err = { 0 };
 
     (void)state;
-    assert_fails(open_both(&m, &file, versions[1], &err), VC_EMISMATCH, &err,
+    assert_fails(open_both(&m, &file, versions[2], &err), VC_EMISMATCH, &err,
                  "prompts are 48 wide, but the transformer reads 32");
     ref_close(&m);
     vf_model_close(file);
