@@ -72,6 +72,9 @@ const vc_foreign vc_program_flags[] = {
     /* ai-toolkit's losses and guides */
     REFUSED(1, "blank_prompt_preservation blank_prompt_preservation_multiplier",
             "give the dataset twice: --latents DATASET --latents DATASET:blank=W"),
+    REFUSED(1, "diff_output_preservation diff_output_preservation_class "
+            "diff_output_preservation_multiplier", "write vprep's --preserve \"TRIGGER=CLASS\", "
+            "and give the dataset twice: --latents DATASET --latents DATASET:preserve=W"),
     REFUSED(1, "prior_reg is_reg is_regularisation_data is_regularization_data "
             "prior_loss_weight reg_data_dir", "make a dataset of these "
             "pictures alone, and give it beside the other: --latents DATASET:reg=W, or :prior=W"),

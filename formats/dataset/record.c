@@ -218,6 +218,15 @@ static bool empty_at(vf_scan *s, vf_parsed *o)
     return o->captions && keys_at(s, o, &n) && !add_caption(o, n, NULL);
 }
 
+/* The texts of the captions with another word, behind the captions. */
+static bool preserved_at(vf_scan *s, vf_parsed *o)
+{
+    const uint8_t captions = o->r.entry.captions;
+    const bool ok = o->captions && captions_at(s, o);
+    o->r.entry.captions = captions;
+    return ok;
+}
+
 static bool conditions_at(vf_scan *s, vf_parsed *o)
 {
     vf_span seen[MOST_KEYS];
@@ -299,7 +308,7 @@ static bool real_at(vf_scan *s, double max, float *v)
 
 enum field {
     SAMPLE, ID, VARIANT, TYPE, CAPTIONS, KEY, FRAMES, FPS, LATENT, TOKENS, LATENT_KEY, CONDITIONS,
-    WEIGHT, EMPTY, REFERENCES, OTHER
+    WEIGHT, EMPTY, REFERENCES, PRESERVED, OTHER
 };
 enum { NEEDED = 1 << SAMPLE | 1 << ID | 1 << VARIANT | 1 << CAPTIONS | 1 << LATENT |
                 1 << LATENT_KEY };
@@ -307,7 +316,8 @@ enum { NEEDED = 1 << SAMPLE | 1 << ID | 1 << VARIANT | 1 << CAPTIONS | 1 << LATE
 /* The fields of a record in the order in which a writer most likely has them. */
 static const struct { const char *name; enum field is; } fields[] = {
     { "sample", SAMPLE }, { "id", ID }, { "variant", VARIANT }, { "path", OTHER },
-    { "type", TYPE }, { "captions", CAPTIONS }, { "empty", EMPTY }, { "text_chunks", OTHER },
+    { "type", TYPE }, { "captions", CAPTIONS }, { "empty", EMPTY },
+    { "preserved", PRESERVED }, { "text_chunks", OTHER },
     { "source", OTHER },
     { "draws", OTHER }, { "key", KEY }, { "load", OTHER }, { "target", OTHER },
     { "resize", OTHER }, { "crop", OTHER }, { "flip", OTHER }, { "tonemap", OTHER },
@@ -398,6 +408,7 @@ static bool value_at(vf_scan *s, vf_parsed *o, enum field is)
         ok = skip(s, 1);
         o->references = (vf_span){ v.p, (size_t)(s->at - v.p) };
         return ok;
+    case PRESERVED: return preserved_at(s, o);
     default: return skip(s, 1);
     }
 }
@@ -442,24 +453,33 @@ _Static_assert(FIELDS <= 32, "a bit for each field");
 
 /* ---- with a tree ---- */
 
-static int list_values(vf_parsed *s, vc_err *err)
+/* Lists the texts of an array of captions. */
+static int list_captions(vf_parsed *s, const char *field, vc_err *err)
 {
-    const cJSON *o, *keys, *empty = cJSON_GetObjectItemCaseSensitive(s->json, "empty");
-    s->latent = vf_ref_of(cJSON_GetObjectItemCaseSensitive(s->json, "latent_key"));
-    int rc = vf_refs_of(&s->conditions, cJSON_GetObjectItemCaseSensitive(s->json, "conditions"),
-                        false, err);
-    cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(s->json, "captions")) {
+    const cJSON *o, *keys;
+    int rc = 0;
+    cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(s->json, field)) {
         const int before = s->texts.n;
         keys = cJSON_GetObjectItemCaseSensitive(o, "keys");
         rc = rc ? rc : vf_refs_of(&s->texts, keys, true, err);
         rc = rc ? rc : add_caption(s, cJSON_IsArray(keys) ? s->texts.n - before : -1, err);
     }
+    return rc;
+}
+
+static int list_values(vf_parsed *s, vc_err *err)
+{
+    const cJSON *empty = cJSON_GetObjectItemCaseSensitive(s->json, "empty");
+    s->latent = vf_ref_of(cJSON_GetObjectItemCaseSensitive(s->json, "latent_key"));
+    int rc = vf_refs_of(&s->conditions, cJSON_GetObjectItemCaseSensitive(s->json, "conditions"),
+                        false, err);
+    rc = rc ? rc : list_captions(s, "captions", err);
     if (!rc && empty && !cJSON_IsNull(empty)) {
         const int before = s->texts.n;
         rc = vf_refs_of(&s->texts, empty, true, err);
         rc = rc ? rc : add_caption(s, cJSON_IsArray(empty) ? s->texts.n - before : -1, err);
     }
-    return rc;
+    return rc ? rc : list_captions(s, "preserved", err);
 }
 
 /* ---- reference pictures ---- */

@@ -67,15 +67,17 @@ static int add_conditions(vf_refs *refs, const cJSON *o, vc_err *err)
 
 int vf_record_refs(vf_refs *refs, const cJSON *record, vc_err *err)
 {
+    static const char *const lists[] = { "captions", "preserved" };
     const cJSON *o;
     int n = 0;
     refs->n = 0;
     int rc = add_field(refs, record, false, "latent_key", err);
     rc = rc ? rc : add_conditions(refs, record, err);
-    cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(record, "captions")) {
-        const cJSON *keys = cJSON_GetObjectItemCaseSensitive(o, "keys");
-        rc = rc ? rc : add_list(refs, keys, true, "keys", n++, err);
-    }
+    for (int i = 0; i < 2; i++)
+        cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(record, lists[i])) {
+            const cJSON *keys = cJSON_GetObjectItemCaseSensitive(o, "keys");
+            rc = rc ? rc : add_list(refs, keys, true, "keys", n++, err);
+        }
     return rc ? rc : add_list(refs, cJSON_GetObjectItemCaseSensitive(record, "empty"), true,
                               "empty", VF_OWN_EMPTY, err);
 }

@@ -14,7 +14,8 @@ typedef struct vf_ref {                      /* a reference to a value */
     bool text;                               /* a text; else latents or a condition */
     vf_span role;                            /* of a condition its role; of others, in the walks
                                               * below, the field that has the key */
-    int caption, encoder;                    /* in a record, of a text: its numbers; caption
+    int caption, encoder;                    /* in a record, of a text: its numbers, where the
+                                              * preserved captions follow the captions;
                                               * VF_OWN_EMPTY: the sample's own empty prompt */
 } vf_ref;
 enum { VF_OWN_EMPTY = -1 };

@@ -94,6 +94,8 @@ typedef struct vf_row {
                                           unknown: the content of the file decides */
     char **captions;                   /* at least one; "" stands for a missing caption */
     int n_captions;
+    char **preserved;                  /* [n_captions] the captions with another word in place of a
+                                          trigger word (wording.h); NULL: none are */
     int segments;                      /* number of the clip's segments, each with one of the
                                           captions; 0: captions are alternatives */
     char *caption_from;                /* source of the captions, or of an empty one: their columns

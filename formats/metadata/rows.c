@@ -26,7 +26,10 @@ void metadata_free_row(vf_row *r)
     free(r->file);
     for (int i = 0; i < r->n_captions; i++)
         free(r->captions[i]);
+    for (int i = 0; i < r->n_captions && r->preserved; i++)
+        free(r->preserved[i]);
     free(r->captions);
+    free(r->preserved);
     free(r->caption_from);
     for (int i = 0; i < r->n_tags; i++)
         free(r->tags[i]);

@@ -318,3 +318,44 @@ int vf_metadata_word(vf_metadata *m, const vf_wording *w, vc_err *err)
     }
     return rc;
 }
+
+/* ---- preserved captions ---- */
+
+static int preserve_row(vf_row *r, const char *trigger, const char *class, vc_err *err)
+{
+    int rc = 0;
+
+    if (r->segments)
+        return vc_fail(err, VC_EUSAGE, "--preserve: row %lld, %.200s: text_chunks: captions of "
+                       "segments are not preserved", (long long)r->row, r->path);
+    r->preserved = calloc((size_t)r->n_captions, sizeof *r->preserved);
+    if (!r->preserved)
+        return vc_no_memory(err);
+    for (int i = 0; i < r->n_captions && !rc; i++) {
+        if (!strstr(r->captions[i], trigger))
+            return vc_fail(err, VC_EUSAGE, "--preserve: row %lld, %.200s: the caption \"%.80s\" has "
+                           "no \"%.80s\": write it there, or give --trigger_word too",
+                           (long long)r->row, r->path, r->captions[i], trigger);
+        r->preserved[i] = strdup(r->captions[i]);
+        rc = r->preserved[i] ? replace(&r->preserved[i], trigger, class, err) : vc_no_memory(err);
+    }
+    return rc;
+}
+
+int vf_metadata_preserve(vf_metadata *m, const char *words, vc_err *err)
+{
+    const char *equals = strchr(words, '=');
+    char *trigger = equals ? strndup(words, (size_t)(equals - words)) : NULL;
+    int rc = 0;
+
+    if (!equals || equals == words || !equals[1])
+        rc = vc_fail(err, VC_EUSAGE, "--preserve \"%s\": expected \"TRIGGER=CLASS\": "
+                     "\"ohwx man=man\"", words);
+    else if (!trigger)
+        rc = vc_no_memory(err);
+    for (int64_t i = 0; i < m->n && !rc; i++)
+        if (!m->rows[i].bad)
+            rc = preserve_row(&m->rows[i], trigger, equals + 1, err);
+    free(trigger);
+    return rc;
+}

@@ -43,6 +43,10 @@ bool vf_wording_draws(const vf_wording *w);
  * that are all equal are one. VC_EUSAGE: the list has a row of segments, whose captions are not
  * worded. */
 int vf_metadata_word(vf_metadata *m, const vf_wording *w, vc_err *err);
+/* Fills `preserved` of all rows that are not bad by "TRIGGER=CLASS": their captions with CLASS in
+ * place of TRIGGER. Called after all changes of the captions. VC_EUSAGE: the text has no such form,
+ * or a caption has no TRIGGER, or the list has a row of segments. */
+int vf_metadata_preserve(vf_metadata *m, const char *words, vc_err *err);
 /* Replaces "[trigger]" and "[name]" in a text of malloc. VC_ENOMEM. */
 int vf_word_trigger(char **text, const char *trigger, vc_err *err);
 

@@ -206,8 +206,9 @@ static int one_file(const char *out, const char *name, const char *const *path,
     for (int i = 0; i < n && !rc; i++)
         rc = (from[i] = vc_path_join(path[i], name)) ? 0 : vc_no_memory(err);
     if (!rc)
-        rc = is_weights(name) ? vf_average(to, (const char *const *)from, weight, n, note, sums, err)
-                              : copy_file(from[n - 1], to, sums, err);
+        rc = !is_weights(name) ? copy_file(from[n - 1], to, sums, err)
+                               : vf_average(to, (const char *const *)from, weight, n, note, sums,
+                                            err);
     for (int i = 0; from && i < n; i++)
         free(from[i]);
     free(from);

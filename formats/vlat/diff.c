@@ -37,7 +37,8 @@ static void tell(const sides *s, char sign, const vf_entry *e, const cJSON *reco
 
 /* Fields that are compared, and the word that names a difference in each. */
 static const struct { const char *field, *word; } fields[] = {
-    { "latent_key", "latent" }, { "captions", "captions" }, { "source_hash", "source" },
+    { "latent_key", "latent" }, { "captions", "captions" }, { "preserved", "preserved captions" },
+    { "source_hash", "source" },
     { "key", "bucket" }, { "target", "size" }, { "crop", "crop" }, { "frames", "frames" },
     { "conditions", "conditions" }, { "tags", "tags" }, { "weight", "weight" },
     { "extra", "extra columns" },

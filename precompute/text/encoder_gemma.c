@@ -54,8 +54,10 @@ static int set_up(encoder *e, const encoder_opts *o, text_info *info, vc_err *er
     return e->states ? 0 : vc_no_memory(err);
 }
 
-static int open_encoder(void **model, const encoder_opts *o, text_info *info, vc_err *err)
+static int open_encoder(void **model, const void *kind, const encoder_opts *o, text_info *info,
+                        vc_err *err)
 {
+    (void)kind;
     encoder *e = calloc(1, sizeof *e);
     int rc = e ? set_up(e, o, info, err) : vc_no_memory(err);
 
@@ -86,10 +88,4 @@ static const text_model gemma3 = {
     .close = close_encoder, .check = check, .encode = encode
 };
 
-static int text_open_gemma3(text_enc **out, const encoder_opts *o, text_info *info, vc_err *err)
-{
-    return text_prompt_open(out, &gemma3, o, info, err);
-}
-
-const text_class text_gemma3 = { "Gemma3ForConditionalGeneration", text_open_gemma3,
-                                 text_prompt_close, text_prompt_encode };
+const text_class text_gemma3 = { "Gemma3ForConditionalGeneration", &gemma3, NULL };

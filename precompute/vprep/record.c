@@ -298,6 +298,20 @@ static void put_empty(vc_buf *b, const vprep *p, const prep_pictures *pictures)
     vc_buf_str(b, "]");
 }
 
+static void put_preserved(vc_buf *b, const vprep *p, const vf_row *row,
+                          const prep_pictures *pictures)
+{
+    vc_buf_str(b, ",\"preserved\":[");
+    for (int i = 0; i < row->n_captions; i++) {
+        put_text(b, i ? ",{\"text\":" : "{\"text\":", row->preserved[i]);
+        vc_buf_str(b, ",\"keys\":[");
+        for (int e = 0; e < p->encoders.n_text; e++)
+            put_key(b, e ? "," : "", vprep_text_key(p, e, row->preserved[i], pictures));
+        vc_buf_str(b, "]}");
+    }
+    vc_buf_str(b, "]");
+}
+
 static void put_captions(vc_buf *b, const vprep *p, const prep_job *j)
 {
     const vf_row *row = &p->list.meta.rows[j->item->row];
@@ -319,6 +333,8 @@ static void put_captions(vc_buf *b, const vprep *p, const prep_job *j)
     vc_buf_str(b, "]");
     if (pictures.n && vprep_texts_see(p) == PREP_SEES_REFERENCES)
         put_empty(b, p, &pictures);
+    if (row->preserved)
+        put_preserved(b, p, row, &pictures);
     if (row->segments)
         put_int(b, ",\"text_chunks\":", row->segments);
 }

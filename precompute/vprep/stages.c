@@ -71,6 +71,8 @@ static int read_lists(vprep *p, vc_err *err)
         rc = word_list(p, err);
     if (!rc && p->c.edits)
         rc = edit_list(p, err);
+    if (!rc && p->c.preserve)
+        rc = vf_metadata_preserve(&p->list.meta, p->c.preserve, err);
     if (!rc)
         rc = vprep_check_list(p, err);
     return rc ? rc : vprep_prompts_load(p, err);

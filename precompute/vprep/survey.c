@@ -396,12 +396,15 @@ static int check_text(const vprep *p, const vf_row *row, vc_err *err)
 {
     enum { OWN = 1 << 20, KEY = 40 };                    /* frames, draws; a key and its quotes */
     vc_buf b = { 0 };
-    size_t keys = (size_t)row->n_captions * ((size_t)p->encoders.n_text * KEY + KEY);
+    const int texts = row->preserved ? 2 * row->n_captions : row->n_captions;
+    size_t keys = (size_t)texts * ((size_t)p->encoders.n_text * KEY + KEY);
 
     vc_buf_json(&b, row->path, strlen(row->path));
     for (int i = 0; i < row->n_captions; i++)
         for (int copies = row->segments ? 2 : 1; copies; copies--)
             vc_buf_json(&b, row->captions[i], strlen(row->captions[i]));
+    for (int i = 0; i < row->n_captions && row->preserved; i++)
+        vc_buf_json(&b, row->preserved[i], strlen(row->preserved[i]));
     for (int i = 0; i < row->n_tags; i++)
         vc_buf_json(&b, row->tags[i], strlen(row->tags[i]));
     for (int i = 0; i < row->n_extra; i++) {

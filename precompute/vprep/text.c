@@ -383,6 +383,8 @@ static int captions(text_job *j, const vprep_item *it, vc_err *err)
         rc = j->joined(j, row, err);
     for (int k = 0; !rc && !it->drop && !row->segments && k < row->n_captions; k++)
         rc = j->one(j, row->captions[k], seen, err);
+    for (int k = 0; !rc && !it->drop && row->preserved && k < row->n_captions; k++)
+        rc = j->one(j, row->preserved[k], seen, err);
     if (!rc && !it->drop && seen && vprep_sees(j->p, j->encoder) == PREP_SEES_REFERENCES)
         rc = j->one(j, "", seen, err);
     if (!rc && seen)
@@ -390,6 +392,11 @@ static int captions(text_job *j, const vprep_item *it, vc_err *err)
     j->item = NULL;
     free_pictures(&from);
     return rc;
+}
+
+static uint64_t texts_of(const vf_row *row)
+{
+    return (uint64_t)vprep_row_texts(row) * (row->preserved ? 2 : 1);
 }
 
 /* Variants of a row have one text, unless each has a picture of its own. Where a text fails, all
@@ -406,7 +413,7 @@ static int items(text_job *j, vc_err *err)
         it->drop |= p->plan.items[first].drop && p->plan.items[first].failed;
         bool done = it->drop || (i > first && !vprep_sees(p, j->encoder));
         if (!done && it->stored)
-            p->count.texts_reused += (uint64_t)vprep_row_texts(&p->list.meta.rows[it->row]);
+            p->count.texts_reused += texts_of(&p->list.meta.rows[it->row]);
         else if (!done)
             rc = captions(j, it, err);
         vc_progress_at(p->progress, i + 1, NULL);

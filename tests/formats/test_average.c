@@ -101,7 +101,8 @@ static void test_values(void **state)
                 want += weight[k] * load(&v[k], i);
                 most = fmax(most, fabs(load(&v[k], i)));
             }
-            if (!(fabs(load(&y, i) - want) <= fabs(want) * types[t].unit + most * 0x1p-50 + 0x1p-25))
+            const double near = fabs(want) * types[t].unit + most * 0x1p-50 + 0x1p-25;
+            if (!(fabs(load(&y, i) - want) <= near))
                 fail_msg("%s: %zu is %.17g, expected %.17g", vc_dtype_name(types[t].type), i,
                          load(&y, i), want);
         }

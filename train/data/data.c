@@ -57,7 +57,8 @@ static int open_sets(vtrain_data *d, const vtrain_data_opts *o, vc_err *err)
             return rc;
         learned |= !d->set[i].kind->name;
     }
-    return learned ? 0 : vc_fail(err, VC_EUSAGE, "every dataset has :reg=, :prior= or :blank=: "
+    return learned ? 0 : vc_fail(err, VC_EUSAGE, "every dataset has :reg=, :prior=, :blank= or "
+                                 ":preserve=: "
                                  "give one that is learned");
 }
 

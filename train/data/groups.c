@@ -107,6 +107,22 @@ static void name_group(vtrain_group *g, const vf_entry *e, const vtrain_own *own
         strncat(g->name, "-prior", sizeof g->name - strlen(g->name) - 1);
 }
 
+/* Checks the first sample of a group for the captions that its dataset's kind has. */
+static int check_preserved(const vtrain_data *d, uint32_t i, vc_err *err)
+{
+    const vtrain_set *set = &d->set[d->sample[i].dataset];
+    vf_key key[VTRAIN_TEXTS];
+    cJSON *record;
+
+    if (!set->kind->preserved)
+        return 0;
+    int rc = vf_dataset_sample(set->data, d->sample[i].index, &record, err);
+    if (!rc)
+        rc = vtrain_preserved_keys(d, record, 0, key, err);
+    cJSON_Delete(record);
+    return vtrain_name_sample(d, i, rc, err);
+}
+
 int vtrain_groups_make(vtrain_data *d, vc_err *err)
 {
     rank_list l = { 0 };
@@ -137,6 +153,8 @@ int vtrain_groups_make(vtrain_data *d, vc_err *err)
         vf_safetensors_close(v.st);
         if (!rc)
             rc = vtrain_group_segments(d, i, err);
+        if (!rc)
+            rc = check_preserved(d, i, err);
     }
     free(l.rank);
     vf_keymap_free(&l.known);

@@ -35,6 +35,13 @@ static int check_texts(const vtrain_data *d, uint32_t sample, const cJSON *recor
         if (!rc)
             rc = check_keys(d, sample, key, segments, err);
     }
+    const cJSON *preserved = cJSON_GetObjectItemCaseSensitive(record, "preserved");
+    for (int c = 0, n = cJSON_GetArraySize(preserved); !rc && c < n; c++) {
+        vf_key key[VTRAIN_TEXTS];
+        rc = vtrain_preserved_keys(d, record, c, key, err);
+        if (!rc)
+            rc = check_keys(d, sample, key, 0, err);
+    }
     if (!rc && cJSON_GetObjectItemCaseSensitive(record, "empty")) {
         vf_key key[VTRAIN_TEXTS];
         rc = vtrain_empty_keys(d, d->sample[sample].dataset, record, key, err);
@@ -111,7 +118,8 @@ static int choose_text(vtrain_loader *l, slot *s, int row, const cJSON *record,
         return rc;
     if (!l->o.held_out)
         pick = (int)(vc_train_unit(l->o.plan.seed, 0, r, micro, VC_DRAW_CAPTION) * n);
-    return vtrain_caption_keys(l->d, record, pick, key, err);
+    return l->d->set[set].kind->preserved ? vtrain_preserved_keys(l->d, record, pick, key, err)
+                                          : vtrain_caption_keys(l->d, record, pick, key, err);
 }
 
 /* Checks that the row has the segments of its bucket, which sizes the buffers. */

@@ -273,16 +273,31 @@ int vtrain_keys_read(const vtrain_data *d, const cJSON *o, const char *field,
     return 0;
 }
 
-int vtrain_caption_keys(const vtrain_data *d, const cJSON *record, int caption,
-                        vf_key key[VTRAIN_TEXTS], vc_err *err)
+static int caption_of(const vtrain_data *d, const cJSON *record, const char *field, int caption,
+                      vf_key key[VTRAIN_TEXTS], vc_err *err)
 {
     const cJSON *captions;
-    int rc = vf_json_arr(record, "captions", &captions, err);
+    int rc = vf_json_arr(record, field, &captions, err);
     if (!rc) {
         const cJSON *c = cJSON_GetArrayItem(captions, caption);
         rc = c ? vtrain_keys_read(d, c, "keys", key, err) : vc_fail(err, VC_EFORMAT, "missing");
     }
-    return vc_context(err, rc, "captions[%d]", caption);
+    return vc_context(err, rc, "%s[%d]", field, caption);
+}
+
+int vtrain_caption_keys(const vtrain_data *d, const cJSON *record, int caption,
+                        vf_key key[VTRAIN_TEXTS], vc_err *err)
+{
+    return caption_of(d, record, "captions", caption, key, err);
+}
+
+int vtrain_preserved_keys(const vtrain_data *d, const cJSON *record, int caption,
+                          vf_key key[VTRAIN_TEXTS], vc_err *err)
+{
+    if (!cJSON_GetObjectItemCaseSensitive(record, "preserved"))
+        return vc_fail(err, VC_ENOENT, "no class stands beside its captions: make the dataset by "
+                       "vprep --preserve \"TRIGGER=CLASS\"");
+    return caption_of(d, record, "preserved", caption, key, err);
 }
 
 int vtrain_empty_keys(const vtrain_data *d, int set, const cJSON *record, vf_key key[VTRAIN_TEXTS],

@@ -10,17 +10,18 @@
 #include "common/os/file.h"
 
 static const vtrain_set_kind kinds[] = {
-    { NULL, false, false, "learned" },
-    { "reg", false, false, "regularisation" },
-    { "prior", true, false, "the target is the base's prediction" },
-    { "blank", true, true, "the target is the base's prediction for the empty prompt" },
+    { NULL, false, false, false, "learned" },
+    { "reg", false, false, false, "regularisation" },
+    { "prior", true, false, false, "the target is the base's prediction" },
+    { "blank", true, true, false, "the target is the base's prediction for the empty prompt" },
+    { "preserve", true, false, true, "the target is the base's prediction for the class" },
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 static int wrong(const char *arg, const char *option, vc_err *err)
 {
     return vc_fail(err, VC_EUSAGE, "--latents %s: \":%s\" is no weight: give DIR:0.7, DIR:2.5, "
-                   "DIR:repeat=3, DIR:reg=1, DIR:prior=1 or DIR:blank=1", arg, option);
+                   "DIR:repeat=3, DIR:reg=1, DIR:prior=1, DIR:blank=1 or DIR:preserve=1", arg, option);
 }
 
 /* The number behind the name of an option, or NULL: it is another one. */

@@ -6,9 +6,11 @@
  *     :reg=W               its loss counts W times (regularisation pictures of kohya's sd-scripts)
  *     :prior=W             the target is the prediction of the base, without the LoRA (OneTrainer's
  *                          prior predictions, ai-toolkit's prior_reg); its loss counts W times
+ *     :preserve=W          the same with the captions that vprep --preserve stored, which have a
+ *                          class in place of the trigger word (ai-toolkit's differential output
+ *                          preservation)
  *     :blank=W             the same with the empty prompt in place of each caption (ai-toolkit's
- *                          blank prompt preservation)
- */
+ *                          blank prompt preservation) */
 #ifndef TRAIN_DATA_SETS_H
 #define TRAIN_DATA_SETS_H
 
@@ -20,6 +22,7 @@ typedef struct vtrain_set_kind {
     const char *name;            /* "prior", as in :prior=W; NULL: a dataset that is learned */
     bool base;                   /* the target is the base's prediction */
     bool blank;                  /* captions are the empty prompt */
+    bool preserved;              /* captions are those of the record's `preserved` */
     const char *about;           /* for the plan */
 } vtrain_set_kind;
 

@@ -14,6 +14,10 @@
     "model's scheduler_config.json; nothing has the weights of weighted, to which "                \
     "--weighting_scheme bell comes nearest"
 
+#define PRESERVE                                                                                   \
+    "write vprep's --preserve \"TRIGGER=CLASS\", CLASS being diff_output_preservation_class, and "   \
+    "give the dataset twice: --latents DATASET --latents DATASET:preserve=W"
+
 static const vc_peer_row rows[] = {
     KIND("job", "extension>|train>", "of ai-toolkit's jobs those that train are read"),
     FLAG("config.name", "job_name"),
@@ -89,7 +93,8 @@ static const vc_peer_row rows[] = {
          "datasets.diff_output_preservation_class datasets.full_size_control_images",
          "masks and controls are files of the list"),
     REFUSED("datasets.is_reg datasets.prior_reg", PRIOR),
-    REFUSED("datasets.diff_output_preservation datasets.poi "
+    REFUSED("datasets.diff_output_preservation", PRESERVE),
+    REFUSED("datasets.poi "
             "datasets.clip_image_* datasets.inpaint_path datasets.extra_values", LOSS),
     FLAG("datasets.control_path datasets.control_path_1 datasets.control_path_2 "
          "datasets.control_path_3", "control_directory"),
@@ -168,6 +173,9 @@ static const vc_peer_row rows[] = {
     NOTE("train.xformers train.sdp train.attention_backend", BACKEND),
     NOTE("train.bypass_guidance_embedding", "write --embedded_guidance 1, the default, for a model "
          "with guidance as an input"),
+    MAP("train.diff_output_preservation", "false>", PRESERVE),
+    NOTE("train.diff_output_preservation_multiplier", "it is the W of --latents "
+         "DATASET:preserve=W"),
     NOTE("train.start_step train.diff_output_preservation_* "
          "train.free_u train.show_turbo_outputs train.cfg_rescale train.max_cfg_scale "
          "train.merge_network_on_save_strength train.inverted_mask_prior_multiplier "
