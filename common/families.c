@@ -245,10 +245,12 @@ static const vc_family families[] = {
       .std = wan22_std, .cached = true, .begins_with_latent = true },
     { .name = "qwen-image", SIZES(16, 1, 8, 2, 1), .max_frames = 1,
       .transformer = "QwenImageTransformer2DModel",
-      .pipeline = { { .class = "QwenImagePipeline", .references = &no_references },
-                    { .class = "QwenImageEditPipeline", .mode = VC_MODE_EDIT,
+      .pipeline = { { .class = "QwenImagePipeline", .versions = "original",
+                      .references = &no_references },
+                    { .class = "QwenImageEditPipeline", .mode = VC_MODE_EDIT, .versions = "edit",
                       .text = qwen_edit_text, .references = &qwen_edit_references },
                     { .class = "QwenImageEditPlusPipeline", .mode = VC_MODE_EDIT,
+                      .versions = "edit-plus edit-2509 edit-2511",
                       .text = qwen_plus_text, .references = &qwen_plus_references } },
       .moments = true, .dtype = VC_BF16,
       .references = { .most = VC_REFERENCES, .side = 1024, .multiple = 32, .look = 384 },
@@ -258,8 +260,9 @@ static const vc_family families[] = {
                   .template = qwen_template, .crop = 34, .masked = true } } },
     { .name = "flux", SIZES(16, 1, 8, 2, 1), .max_frames = 1,
       .transformer = "FluxTransformer2DModel", .first = &flux_first,
-      .pipeline = { { .class = "FluxPipeline", .sigmas = VC_SIGMAS_EVEN_EULER },
-                    { .class = "FluxKontextPipeline", .mode = VC_MODE_EDIT,
+      .pipeline = { { .class = "FluxPipeline", .versions = "flux-dev flux-schnell",
+                      .sigmas = VC_SIGMAS_EVEN_EULER },
+                    { .class = "FluxKontextPipeline", .mode = VC_MODE_EDIT, .versions = "kontext",
                       .sigmas = VC_SIGMAS_EVEN_EULER } },
       .references = { .most = 1, .sizes = kontext_sizes, .n_sizes = 17, .side = 1024,
                       .multiple = 16 },
@@ -270,7 +273,7 @@ static const vc_family families[] = {
                 { .class = "T5EncoderModel", .max_length = 512 } } },
     { .name = "z-image", SIZES(16, 1, 8, 2, 1), .max_frames = 1,
       .transformer = "ZImageTransformer2DModel",
-      .pipeline = { { .class = "ZImagePipeline" } },
+      .pipeline = { { .class = "ZImagePipeline", .versions = "z-image" } },
       .moments = true, .dtype = VC_BF16,
       .vae = "AutoencoderKL", .channels = 16, .scaling = 0.3611, .shift = 0.1159,
       .text = { { .class = "Qwen3Model", .max_length = 512, .template = qwen3_template, .lead = 3,
@@ -278,9 +281,11 @@ static const vc_family families[] = {
                   .width_field = "cap_feat_dim" } } },
     { .name = "flux2", SIZES(16, 1, 16, 1, 1), .max_frames = 1,
       .transformer = "Flux2Transformer2DModel",
-      .pipeline = { { .class = "Flux2KleinPipeline", .sigmas = VC_SIGMAS_EVEN_EULER,
+      .pipeline = { { .class = "Flux2KleinPipeline",
+                      .versions = "klein-4b klein-base-4b klein-9b klein-base-9b",
+                      .sigmas = VC_SIGMAS_EVEN_EULER,
                       .steps_shift = true },
-                    { .class = "Flux2Pipeline", .sigmas = VC_SIGMAS_EVEN_EULER,
+                    { .class = "Flux2Pipeline", .versions = "dev", .sigmas = VC_SIGMAS_EVEN_EULER,
                       .steps_shift = true, .text = flux2_dev_text } },
       .references = { .most = VC_REFERENCES, .side = 1024, .limit = true },
       .moments = true, .dtype = VC_BF16,
@@ -334,6 +339,32 @@ const vc_pipeline *vc_family_pipeline(const vc_family *f, const char *class)
 {
     for (const vc_pipeline *p = f->pipeline; p < f->pipeline + VC_FAMILY_PIPELINES && p->class; p++)
         if (!strcmp(p->class, class))
+            return p;
+    return NULL;
+}
+
+bool vc_family_edits_differ(const vc_family *f)
+{
+    bool own = false;
+    for (const vc_pipeline *p = f->pipeline; p < f->pipeline + VC_FAMILY_PIPELINES && p->class; p++)
+        own |= p->mode == VC_MODE_EDIT && p->text;
+    return own;
+}
+
+/* Whether a list of words, with a blank between two, has the word. */
+static bool has_word(const char *list, const char *word)
+{
+    const size_t n = strlen(word);
+    for (const char *s = list; s && *s; s += strcspn(s, " "), s += *s == ' ')
+        if (strcspn(s, " ") == n && !memcmp(s, word, n))
+            return true;
+    return false;
+}
+
+const vc_pipeline *vc_family_version(const vc_family *f, const char *word)
+{
+    for (const vc_pipeline *p = f->pipeline; p < f->pipeline + VC_FAMILY_PIPELINES && p->class; p++)
+        if (!strcmp(p->class, word) || has_word(p->versions, word))
             return p;
     return NULL;
 }

@@ -95,6 +95,8 @@ typedef struct vc_references {
 typedef struct vc_pipeline {
     const char *class;                   /* _class_name of model_index.json; NULL ends a list */
     vc_mode mode;                        /* what it was made for */
+    const char *versions;                /* words for it, of musubi-tuner's --model_version; NULL:
+                                          * none */
     const char *flag;                    /* a field that is true in the config.json of its
                                           * transformers, although their files lack it; or NULL */
     const vc_text *text;                 /* its text encoders, where they are not the family's */
@@ -196,6 +198,10 @@ const vc_family *vc_family_find(const char *name);                   /* NULL if 
 const vc_family *vc_family_of_transformer(const char *class);
 /* The family's pipeline of that class; NULL: it has none. */
 const vc_pipeline *vc_family_pipeline(const vc_family *f, const char *class);
+/* Whether the family's pipelines that edit pictures have texts of their own. */
+bool vc_family_edits_differ(const vc_family *f);
+/* The pipeline of this class, or of one of its versions; NULL: the family has none. */
+const vc_pipeline *vc_family_version(const vc_family *f, const char *word);
 /* The first authors' layout whose transformer has this class; NULL if unknown. */
 const vc_first *vc_family_first(const char *class);
 /* The interleave of a word of f->interleave_field; 0: the family has no such word. */

@@ -224,8 +224,12 @@ typedef struct prep_family {
 
 /* Finds the family of a model folder (NULL: the built-in one). VC_EUSAGE names those known. */
 int prep_family_of(prep_family *out, const char *model_dir, vc_err *err);
-/* Finds the one family that has this autoencoder. VC_EUSAGE if there is none, or several. */
-int prep_family_by_vae(prep_family *out, const char *class, vc_err *err);
+/* Finds a family and its pipeline by the class of the pipeline or a word for a version of it.
+ * VC_EUSAGE: no family has it. */
+int prep_family_by_version(prep_family *out, const char *word, vc_err *err);
+/* Finds the one family that has this autoencoder and, where `wanted` is above 1, that many text
+ * encoders. VC_EUSAGE if there is none, or several. */
+int prep_family_by_vae(prep_family *out, const char *class, int wanted, vc_err *err);
 /* Finds the autoencoder whose class a manifest or a config.json names. VC_EUSAGE if the class is
  * unknown. */
 int prep_vae_by_class(const vae_class **out, const char *class, vc_err *err);

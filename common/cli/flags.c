@@ -222,7 +222,8 @@ static int help(vc_flags *set, words *w, const char *value, vc_err *err)
     return rc;
 }
 
-/* Handles --help, --version and --config. */
+/* Handles --help, --version and --config, which sd-scripts and musubi-tuner call --dataset_config
+ * where the file is that of their datasets. */
 static int builtin(vc_flags *set, words *w, const char *name, size_t len, const char *value,
                    vc_err *err)
 {
@@ -267,7 +268,8 @@ static int one_flag(vc_flags *set, words *w, const char *name, vc_err *err)
     const vc_foreign *f = NULL;
     size_t own_len = len;
     const char *own = vc_flags_renamed(set->prog, name, &own_len), *typed = name;
-    bool negated, built_in = vc_flags_builtin_name(own, own_len);
+    bool negated, built_in = vc_flags_builtin_name(own, own_len) ||
+                             vc_flags_is_name(own, own_len, "dataset_config");
     int rc, before = set->faults;
 
     snprintf(at.name, sizeof at.name, "%.*s", (int)len, name);

@@ -35,7 +35,7 @@ const vc_foreign vc_ignored_flags[] = {
          "their files"),
     NONE(1, "switch_boundary_every", "with --boundary_type both each micro-batch goes to the "
          "transformer that its levels belong to"),
-    NONE(1, "model_name model_family model_flavour model_version",
+    NONE(1, "model_name model_family model_flavour",
          "the family is read from the model's folder"),
     ONLY("lora|sft|full|full-finetune|standard", "model_type",
          "--training_type chooses LoRA or full finetune, and the model's folder names the model"),
@@ -446,8 +446,6 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(1, "VSA_* bsa_* moba_config_path real_score_* fake_score_* dfake_gen_update_ratio "
             "dmd_denoising_steps context_noise num_frame_per_block min_timestep_ratio "
             "max_timestep_ratio num_decoded_latents num_class_images sample_batch_size", OTHER),
-    REFUSED(0, "edit edit_plus", "give vprep the --model folder of Qwen-Image-Edit, --train_mode "
-            "edit, and the pictures as --control_directory or a column edit_image"),
     REFUSED(0, "with_prior_preservation", "give the class's pictures as a dataset of their own: "
             "--latents DATASET:reg=W, or :prior=W"),
     REFUSED(0, "backprop controlnet_* control_* reward_* dmd2_* "

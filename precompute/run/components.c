@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "common/cli/hub.h"
 #include "common/os/file.h"
@@ -22,59 +21,6 @@ void prep_part_free(prep_part *part)
     free(part->image_processor);
     free(part->beside);
     *part = (prep_part){ 0 };
-}
-
-/* ---- folders ---- */
-
-static bool is_regular(const char *path)
-{
-    struct stat st;
-    return !stat(path, &st) && S_ISREG(st.st_mode);
-}
-
-int prep_component_dir(char **out, const char *model, const char *given, const char *slot,
-                       const char *flag, vc_err *err)
-{
-    const char *base = given ? given : model;
-
-    *out = NULL;
-    if (!base)
-        return vc_fail(err, VC_EUSAGE, "no %s: give --%s DIR, or --model with all components", slot,
-                       flag);
-    if (given && is_regular(given)) {
-        *out = strdup(given);
-        return *out ? 0 : vc_no_memory(err);
-    }
-    char *below;
-    int rc = vf_component_find(&below, base, slot, err);
-    if (rc)
-        return rc;
-    if (!below && !vc_file_exists(base))
-        return vc_hub_missing(given ? flag : "model", base, err);
-    if (!below && !given)
-        return vc_fail(err, VC_EUSAGE, "--%s is missing: %s/%s is no folder", flag, base, slot);
-    /* a folder with a config.json is the component itself, whatever its subfolders are called */
-    if (below && !(given && vc_file_exists_in(given, "config.json"))) {
-        *out = below;
-        return 0;
-    }
-    free(below);
-    *out = strdup(given);
-    return *out ? 0 : vc_no_memory(err);
-}
-
-int prep_component_class(char *name, size_t size, const char *dir, vc_err *err)
-{
-    cJSON *o;
-    const char *class;
-    int rc = vf_component_config(&o, dir, NULL, err);
-
-    if (!rc)
-        rc = vc_context(err, vf_json_str(o, "_class_name", &class, err), "%s/config.json", dir);
-    if (!rc)
-        snprintf(name, size, "%s", class);
-    cJSON_Delete(o);
-    return rc;
 }
 
 /* ---- a run's parts ---- */
@@ -113,6 +59,37 @@ static int check_forgotten(const vprep_config *c, vc_err *err)
     return rc;
 }
 
+/* How many text encoders the flags give. */
+static int given_texts(const vprep_config *c)
+{
+    int n = 0;
+    for (int i = 0; i < PREP_MAX_TEXTS; i++)
+        n += c->text_encoder[i] != NULL;
+    return n;
+}
+
+/* musubi-tuner's --text_encoder1 of FLUX.1 is T5, which is the second one in diffusers. */
+static int take_order(vprep *p, vc_err *err)
+{
+    char **const given = p->c.text_encoder;
+    const char *slot[2] = { NULL, NULL };
+    int rc = 0;
+
+    if (p->c.model || !given[0] || !given[1] || !prep_is_file(given[0]) || !prep_is_file(given[1]))
+        return 0;
+    for (int i = 0; !rc && i < 2; i++)
+        rc = vf_component_slot(&slot[i], given[i], err);
+    if (rc || !slot[0] || strcmp(slot[0], vc_text_slots[1]) ||
+        (slot[1] && strcmp(slot[1], vc_text_slots[0])))
+        return rc;
+    char *first = given[0];
+    given[0] = given[1];
+    given[1] = first;
+    vc_say(p->progress, "--text_encoder1 is the second text encoder here, and --text_encoder2 the "
+           "first");
+    return 0;
+}
+
 static int find_family(vprep *p, vc_err *err)
 {
     vprep_config *c = &p->c;
@@ -135,11 +112,15 @@ static int find_family(vprep *p, vc_err *err)
         int rc = c->model ? check_transformer(p, err) : builtin ? 0 : check_forgotten(c, err);
         return rc ? rc : prep_family_of(&p->encoders.family, c->model, err);
     }
+    const char *version = c->model_version ? c->model_version
+                          : c->edit_plus ? "edit-2509" : c->edit ? "edit" : NULL;
+    if (version)
+        return prep_family_by_version(&p->encoders.family, version, err);
     int rc = prep_component_dir(&dir, NULL, c->vae, "vae", "vae", err);
     if (!rc)
         rc = prep_component_class(class, sizeof class, dir, err);
     if (!rc)
-        rc = prep_family_by_vae(&p->encoders.family, class, err);
+        rc = prep_family_by_vae(&p->encoders.family, class, given_texts(c), err);
     free(dir);
     return !rc || strncmp(err->text, "--", 2) == 0 ? rc : vc_context(err, VC_EUSAGE, "--vae %s",
                                                                     c->vae);
@@ -295,10 +276,11 @@ static text_rule rule_of(const vprep *p, int slot, int max_length)
     return rule;
 }
 
-/* The folder of an image processor, in the model's folder `slot`. */
-static int find_image_processor(vprep *p, prep_part *part, const char *slot, vc_err *err)
+/* The folder of an image processor, in the folder `slot` of the model's or its text encoder's. */
+static int find_image_processor(vprep *p, prep_part *part, const char *home, const char *slot,
+                                vc_err *err)
 {
-    int rc = prep_component_dir(&part->image_processor, p->c.model, p->c.image_processor, slot,
+    int rc = prep_component_dir(&part->image_processor, home, p->c.image_processor, slot,
                                 "image_processor", err);
     return vc_flags_catch(p->flags, rc, err);
 }
@@ -325,15 +307,19 @@ static int find_text_parts(vprep *p, int slot, int max_length, vc_err *err)
     const prep_family *f = &p->encoders.family;
     const char *const beside = vc_family_texts(f->is, f->pipeline)[slot].beside;
 
+    char *home = NULL;
     int rc = prep_component_dir(&t->dir, c->model, c->text_encoder[slot], encoder, encoder, err);
     rc = vc_flags_catch(p->flags, rc, err);
     if (!rc)
-        rc = prep_component_dir(&t->tokenizer, c->model, c->tokenizer[slot], words, words, err);
+        rc = prep_component_home(&home, c->model, c->text_encoder[slot], words, err);
+    if (!rc)
+        rc = prep_component_dir(&t->tokenizer, home, c->tokenizer[slot], words, words, err);
     rc = vc_flags_catch(p->flags, rc, err);
     if (!rc && beside)
         rc = find_beside(p, t, beside, err);
     if (!rc && (rule.interleave || rule.each))
-        rc = find_image_processor(p, t, rule.each ? "processor" : "image_processor", err);
+        rc = find_image_processor(p, t, home, rule.each ? "processor" : "image_processor", err);
+    free(home);
     t->opts = (encoder_opts){ .dir = t->dir, .tokenizer = t->tokenizer,
                               .beside = t->beside,
                               .image_processor = t->image_processor, .device = c->device,
@@ -357,8 +343,8 @@ static int find_vision(vprep *p, vc_err *err)
         return 0;
     int rc = prep_component_dir(&v->dir, c->model, c->image_encoder, name, name, err);
     rc = vc_flags_catch(p->flags, rc, err);
-    if (!rc && v->dir && (c->image_processor || !is_regular(v->dir)))
-        rc = find_image_processor(p, v, "image_processor", err);
+    if (!rc && v->dir && (c->image_processor || !prep_is_file(v->dir)))
+        rc = find_image_processor(p, v, c->model, "image_processor", err);
     v->opts = (encoder_opts){ .dir = v->dir, .image_processor = v->image_processor,
                               .device = c->device, .dtype = dtype_of(c->vision_dtype, f) };
     return rc;
@@ -371,7 +357,7 @@ static int check_vae(const vprep *p, const char *dir, vc_err *err)
     char class[80];
     vc_err why;
 
-    if (dir && is_regular(dir))
+    if (dir && prep_is_file(dir))
         return 0;                             /* the opening of a file compares its tensors */
     if (!dir || prep_component_class(class, sizeof class, dir, &why) || !strcmp(class, f->vae))
         return 0;
@@ -420,6 +406,8 @@ int vprep_components(vprep *p, const vc_family **sizes, vc_err *err)
     int max_length = 0, rc = find_family(p, err);
 
     if (!rc)
+        rc = take_order(p, err);
+    if (!rc)
         rc = read_transformer(p, sizes, &max_length, &mode, err);
     if (rc)
         return rc;
@@ -430,6 +418,9 @@ int vprep_components(vprep *p, const vc_family **sizes, vc_err *err)
         vc_flags_wrong(p->flags, "--image_noise_variants: %s trains on first frames without noise: "
                        "leave the flag out", f->name);
     const vc_pipeline *pipeline = p->encoders.family.pipeline;
+    if (train_mode == VC_MODE_EDIT && !pipeline && vc_family_edits_differ(f))
+        vc_flags_wrong(p->flags, "--train_mode edit: models of %s have several ways to edit "
+                       "pictures: give --model_version, or the --model folder", f->name);
     if (train_mode == VC_MODE_EDIT && !vc_family_references(f, pipeline)->most)
         vc_flags_wrong(p->flags, "--train_mode edit: models of %s take no reference pictures: give "
                        "the --model folder of one that edits pictures, or leave the flag out",

@@ -39,6 +39,11 @@ void prep_part_free(prep_part *part);                /* an all-zero one is fine 
  * folder that holds it), else model/slot. VC_EUSAGE names the flag that helps. */
 int prep_component_dir(char **out, const char *model, const char *given, const char *slot,
                        const char *flag, vc_err *err);
+/* *out: the folder that holds a component's folder `slot`, malloc'ed: the model's; without a model
+ * that above the folder of another part, a file or a folder, if it has the slot; else NULL. */
+int prep_component_home(char **out, const char *model, const char *part, const char *slot,
+                        vc_err *err);
+bool prep_is_file(const char *path);
 /* _class_name of DIR/config.json. */
 int prep_component_class(char *name, size_t size, const char *dir, vc_err *err);
 

@@ -121,6 +121,19 @@ int prep_family_of(prep_family *out, const char *model_dir, vc_err *err)
     return vc_fail(err, VC_EUSAGE, "--model %s: this build has no encoders of %s", model_dir, name);
 }
 
+int prep_family_by_version(prep_family *out, const char *word, vc_err *err)
+{
+    for (const vc_family *f = vc_families(); f->name; f++) {
+        const vc_pipeline *pipeline = vc_family_version(f, word);
+        if (pipeline && make_family(out, f, pipeline))
+            return 0;
+    }
+    *out = (prep_family){ 0 };
+    return vc_fail(err, VC_EUSAGE, "--model_version %s: no model here has this version: original, "
+                   "edit, edit-2509, edit-2511, kontext, dev, klein-4b, klein-9b, z-image or the "
+                   "class of a pipeline expected, or give --model", word);
+}
+
 /* Why no family has this autoencoder. */
 static int refuse_vae(const char *class, vc_err *err)
 {
@@ -132,13 +145,22 @@ static int refuse_vae(const char *class, vc_err *err)
     return vc_fail(err, VC_EUSAGE, "this build has no autoencoder \"%s\"", class);
 }
 
-int prep_family_by_vae(prep_family *out, const char *class, vc_err *err)
+static int count_texts(const prep_family *p)
+{
+    int n = 0;
+    while (p->text[n])
+        n++;
+    return n;
+}
+
+int prep_family_by_vae(prep_family *out, const char *class, int wanted, vc_err *err)
 {
     prep_family p;
     const char *first = NULL;
 
     for (const vc_family *f = vc_families(); f->name; f++) {
-        if (!make_family(&p, f, NULL) || strcmp(f->vae, class))
+        if (!make_family(&p, f, NULL) || strcmp(f->vae, class) ||
+            (wanted > 1 && count_texts(&p) < wanted))
             continue;
         if (first)
             return vc_fail(err, VC_EUSAGE, "%s belongs to %s and to %s: give --model", class, first,

@@ -60,6 +60,19 @@ static void take_image(vprep *p, vc_mode mode)
         select_mode(p, "extra_inputs input_image", VC_MODE_I2V, "the first frame of each clip");
 }
 
+/* The version of a model that is given by files. A model's folder says its own. */
+static void take_version(vprep *p)
+{
+    const vc_pipeline *pipeline = p->encoders.family.pipeline;
+
+    if (p->c.model)
+        vc_say(p->progress, "--model_version: has no effect here: the family is read from the "
+               "model's folder");
+    else if (pipeline && pipeline->mode == VC_MODE_EDIT)
+        select_mode(p, p->c.model_version ? "model_version" : p->c.edit ? "edit" : "edit_plus",
+                    VC_MODE_EDIT, "the reference pictures of each row");
+}
+
 void prep_take_inputs(vprep *p, vc_mode mode)
 {
     vprep_config *c = &p->c;
@@ -68,6 +81,8 @@ void prep_take_inputs(vprep *p, vc_mode mode)
 
     if (c->control_directory.n)
         select_mode(p, "control_directory", VC_MODE_EDIT, "the pictures of its folders");
+    else if (c->model_version || c->edit || c->edit_plus)
+        take_version(p);
     if (!c->extra_inputs)
         return;
     vc_inputs_refuse(p->flags, c->extra_inputs);

@@ -42,6 +42,8 @@ typedef struct vprep_config {
     bool allow_empty_captions, caption_lines, folder_repeats, reference_as_is;
     char *preserve;                   /* "TRIGGER=CLASS"; NULL */
     vf_wording wording;               /* how captions are changed; its seed is not set */
+    char *model_version;
+    bool edit, edit_plus;             /* the same for Qwen-Image-Edit, its first version and others */
     vc_list reuse;
     vc_list control_directory;
     double sample_fps, shard_seconds;

@@ -80,7 +80,7 @@ static void test_foreign_tables(void **state)
         { { "--network_dim", "32" }, "used by vtrain", false, false },
         { { "--network_module", "networks.lora_wan" }, "used by vtrain", false, false },
         { { "--training.dataset_path", "x" }, "--latents", false, true },
-        { { "--dataset_config", "t.json" }, "--meta", true, true },
+        { { "--dataset_file", "t.json" }, "--meta", true, true },
     };
     for (size_t i = 0; i < COUNT(rows); i++)
         for (int k = 0; k < (rows[i].both ? 2 : 1); k++) {
