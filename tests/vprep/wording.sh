@@ -104,3 +104,23 @@ refused 'give 2 or more' --shuffle_caption --caption_variants 1
 echo '{"file_path": "clip-0.mp4", "text_chunks": ["a", "b"]}' >media/chunks.jsonl
 expect 2 'row 1, clip-0.mp4: text_chunks: captions of segments are taken' vprep \
     --meta media/chunks.jsonl --out no --trigger_word x
+
+# ---- training draws one of a clip's captions at each visit, the same ones however it runs ----
+small_set many 3
+sed -i 's/"text": "picture/"text": "a, b, c, d, picture/' many/metadata.json
+words drawn many/metadata.json --shuffle_caption --caption_variants 8
+words first many/metadata.json
+toy=(--latents drawn --dit_width 32 --dit_layers 1 --dit_heads 2 --threads 1 --checkpointing_steps 3 --learning_rate 1e-2)
+losses() { grep -o '"loss":[0-9.e-]*' "$1/metrics.jsonl"; }
+expect 0 . vtrain "${toy[@]}" --global_batch_size 2 --train_batch_size 2 --max_train_steps 6 --output_dir whole-run
+expect 0 . vtrain "${toy[@]}" --global_batch_size 2 --train_batch_size 2 --max_train_steps 3 --output_dir resumed
+expect 0 . vtrain "${toy[@]}" --global_batch_size 2 --train_batch_size 2 --max_train_steps 6 --output_dir resumed --resume_from_checkpoint latest
+[ "$(losses whole-run)" = "$(losses resumed)" ] || wrong "a resumed run draws other captions"
+cmp -s {whole-run,resumed}/checkpoint-6/optimizer.safetensors || wrong "a resumed run has other weights"
+expect 0 . vtrain --latents first "${toy[@]:2}" --global_batch_size 2 --train_batch_size 2 --max_train_steps 6 --output_dir plain-run
+[ "$(losses whole-run)" != "$(losses plain-run)" ] || wrong "the first caption alone is trained"
+if have_ranks; then
+    expect 0 . "$lib/ranks.sh" 2 vtrain "${toy[@]}" --global_batch_size 2 --train_batch_size 1 --max_train_steps 6 --output_dir ranks
+    paste <(losses whole-run | cut -d: -f2) <(losses ranks | cut -d: -f2) | awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-5 * $1) exit 1 }' ||
+        wrong "ranks draw other captions: $(losses ranks)"
+fi
