@@ -103,10 +103,28 @@ int metadata_read_captions(vf_row *r, const cJSON *o, const vf_metadata_opts *op
 
 /* ---- rows without a caption ---- */
 
+/* Gives the row the caption of rows without one. */
+static int take_default(metadata_list *l, vf_row *r, vc_err *err)
+{
+    const char *caption = l->opts->default_caption;
+    char *text = strdup(caption);
+
+    if (!text)
+        return vc_no_memory(err);
+    free(r->captions[0]);
+    r->captions[0] = text;
+    return metadata_say_from(r, "--default_caption", err);
+}
+
 int metadata_check_caption(metadata_list *l, vf_row *r, vc_err *err)
 {
     if (r->bad)
         return 0;
+    if (!r->caption_from && l->opts->default_caption) {
+        int rc = take_default(l, r, err);
+        if (rc)
+            return rc;
+    }
     l->captioned += r->caption_from != NULL;
     l->uncaptioned += !r->caption_from;
     if (r->caption_from || l->opts->allow_empty_captions)

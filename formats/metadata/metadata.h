@@ -145,6 +145,7 @@ typedef struct vf_metadata_opts {
                                           VC_EUSAGE if no list in the folder uses them */
     bool allow_empty_captions;         /* true: a row without a caption gets the empty one; false:
                                           such a row is bad, and a list of only such rows fails */
+    const char *default_caption;       /* --default_caption, or NULL: caption of a row without one */
     bool caption_lines;                /* --caption_lines: each line of a .txt or .caption file that
                                           is not blank is a caption */
     bool plain_folders;                /* --no_folder_repeats: subfolders named "N_name" are like

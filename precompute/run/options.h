@@ -40,6 +40,7 @@ typedef struct vprep_config {
     int log_format;
     bool dry_run, overwrite, append, rehash, allow_missing, quiet, profile;
     bool allow_empty_captions, caption_lines, folder_repeats, reference_as_is;
+    char *default_caption;            /* NULL: none */
     char *preserve;                   /* "TRIGGER=CLASS"; NULL */
     vf_wording wording;               /* how captions are changed; its seed is not set */
     char *model_version;

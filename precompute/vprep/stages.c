@@ -56,6 +56,7 @@ static int read_lists(vprep *p, vc_err *err)
                            .extra_inputs = p->c.extra_inputs,
                            .caption_columns = p->c.caption_column,
                            .allow_empty_captions = p->c.allow_empty_captions,
+                           .default_caption = p->c.default_caption,
                            .caption_lines = p->c.caption_lines,
                            .plain_folders = !p->c.folder_repeats };
     const char *prompts = p->c.validation_prompts;

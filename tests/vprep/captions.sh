@@ -34,6 +34,10 @@ holds "$dir/some/errors.jsonl" '"row":2,.*no caption: none of '
 output_has 'captions: 1 of 2 samples have one; from text: 1$'
 run 0 all some.jsonl --allow_empty_captions
 output_has '3 encoded'
+run 0 default some.jsonl --default_caption 'a class'
+vlat list "$dir/default" --json >"$log"
+output_has '"path":"clip-1.mp4".*"captions":\[{"text":"a class"'
+output_has '"path":"clip-2.mp4".*"captions":\[{"text":""'
 run 1 stop some.jsonl --on_error stop
 output_has 'no caption'
 

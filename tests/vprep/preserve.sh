@@ -48,6 +48,9 @@ cmp -s {held,same}/checkpoint-8/pytorch_lora_weights.safetensors ||
     [ "$(grep -o '"loss[a-z_]*":[0-9.e-]*' held/metrics.jsonl)" = "$(grep -o '"loss[a-z_]*":[0-9.e-]*' same/metrics.jsonl)" ] ||
     wrong "the runs differ"
 holds held/metrics.jsonl '"loss_prior":'
+expect 0 'warning: --latents has other priors.*preserve=1.*it was .*preserve=0.5' train --latents both --latents both:preserve=1 --output_dir held --max_train_steps 9 --resume_from_checkpoint latest
+expect 0 . train --latents both --latents both:preserve=1 --output_dir held --max_train_steps 10 --resume_from_checkpoint latest
+output_lacks 'other priors'
 expect "1 2" 'plain: sample .*no class stands beside its captions: .*vprep --preserve' train --latents both --latents plain:preserve=1 --output_dir none
 absent none
 

@@ -83,3 +83,31 @@ int vtrain_set_parse(vtrain_set_path *s, const char *arg, vc_err *err)
     }
     return rc;
 }
+
+/* Finds the next kind of a list, or the end of an item, from *at on; its length, 0 at the end. */
+static size_t next_kind(const char **at)
+{
+    for (; **at; ++*at) {
+        if (**at == ',')
+            return 1;
+        for (int i = 1; i < KINDS && **at == ':'; i++)
+            if (value_of(*at + 1, kinds[i].name))
+                return 1 + strcspn(*at + 1, ":,\"]");
+    }
+    return 0;
+}
+
+bool vtrain_set_same_kinds(const char *a, const char *b)
+{
+    size_t n, m;
+
+    do {
+        n = next_kind(&a);
+        m = next_kind(&b);
+        if (n != m || strncmp(a, b, n))
+            return false;
+        a += n;
+        b += n;
+    } while (n);
+    return true;
+}

@@ -36,5 +36,8 @@ typedef struct vtrain_set_path {
 /* Reads an argument of --latents. If a folder has the whole name, it is the folder. VC_EUSAGE: an
  * option is none of the above, or is there twice. *s is freed by the caller. */
 int vtrain_set_parse(vtrain_set_path *s, const char *arg, vc_err *err);
+/* Whether two lists of --latents, as settings have them ("[A, \"B:prior=1\"]"), have the same kinds
+ * and factors in the same places; other options and the paths are not compared. */
+bool vtrain_set_same_kinds(const char *a, const char *b);
 
 #endif

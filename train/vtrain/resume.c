@@ -121,6 +121,11 @@ static const char *setting(const vtrain_state *s, const vc_flag *f)
 static int check_settings(const vtrain *t, const vtrain_state *s, const vtrain_state *now,
                           vc_err *err)
 {
+    const vc_flag latents = { .name = "latents" };
+    const char *before = setting(s, &latents), *here = setting(now, &latents);
+    if (!vtrain_set_same_kinds(before, here))
+        vc_warn(t->ui, "--latents has other priors or factors of the loss from here on: %s, in the "
+                "checkpoint it was %s", here, before);
     for (const vc_flag *f = vtrain_program.flags; f->name; f++) {
         bool unused = !strncmp(f->name, "ema_", 4) && !t->cfg.use_ema;
         if (f->kind == VC_GROUP || unused || listed(may_change, f->name))

@@ -84,8 +84,9 @@ static const vc_peer_row rows[] = {
     FLAG("datasets.shuffle_tokens", "shuffle_caption"),
     FLAG("datasets.token_dropout_rate", "caption_tag_dropout_rate"),
     FLAG("datasets.keep_tokens", "keep_tokens"),
+    FLAG("datasets.default_caption", "default_caption"),
     REFUSED("datasets.random_triggers datasets.random_triggers_max datasets.replacements "
-            "datasets.default_caption datasets.use_short_captions", "captions are encoded once: "
+            "datasets.use_short_captions", "captions are encoded once: "
             "give several captions of a clip, a list in its row of --meta"),
     REFUSED("datasets.mask_path datasets.alpha_mask datasets.invert_mask "
             "datasets.unconditional_path", MASKS),

@@ -40,7 +40,7 @@ static const vc_peer_row rows[] = {
     MAP(DATA("enable_wildcard"), "true>enable_wildcard=true caption_lines=true|false>", ""),
     REFUSED(DATA("caption_dropout_every_n_epochs") " " DATA("token_warmup_step")
             " token_warmup_min weighted_captions", TAGS),
-    REFUSED("datasets.subsets.class_tokens", CAPTIONS),
+    FLAG("datasets.subsets.class_tokens", "default_caption"),
     NOTE(DATA("cache_info") " " DATA("min_bucket_reso") " "
          DATA("max_bucket_reso") " " DATA("bucket_reso_steps") " " DATA("resize_interpolation")
          " skip_image_resolution token_warmup_min", "vprep's buckets have the area of the "
