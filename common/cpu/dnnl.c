@@ -374,8 +374,8 @@ static void matrix(dnnl_dims_t dim, dnnl_dims_t stride, const vt_tensor *t, bool
     stride[!transposed] = 1;
 }
 
-/* Without AVX-512 oneDNN compiles the code of products, 1.4 MB, when it computes the first one. A dry
- * step computes a small one, so that this memory is in the plan. */
+/* Without AVX-512 oneDNN compiles the code of products, 1.4 MB, when it computes the first one. A
+ * dry step computes a small one, so that this memory is in the plan. */
 static void compile_products(vt_dev *d, const shape *key)
 {
     enum { N = 16 };

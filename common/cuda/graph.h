@@ -40,7 +40,8 @@ typedef struct cuda_graph {
 enum { CUDA_OLDEST_CUDNN = 91600 };
 int cuda_graph_supports(size_t version, vc_err *err);
 
-/* Makes a device from a description (JSON with the keys of tests/device/test_plans.c), to plan without a GPU. */
+/* Makes a device from a description (JSON with the keys of tests/device/test_plans.c), to plan
+ * without a GPU. */
 int cuda_graph_describe(cudnnBackendDescriptor_t *device, const char *json, vc_err *err);
 
 void cuda_graph_init(cuda_graph *g, cudnnHandle_t handle, cudnnBackendDescriptor_t device);

@@ -48,7 +48,7 @@ typedef struct vf_step {
     float rate;
     float step, root;                          /* rate / (1 - beta1^t), 1 / sqrt(1 - beta2^t) */
     float eps, beta1, beta2, grad_scale;
-    float beta3, gain[VF_GAINS];               /* of rules whose states take gradients times a gain */
+    float beta3, gain[VF_GAINS];               /* of rules whose states take gain * gradient */
 } vf_step;
 
 /* vt_mse_bounded's factor of an error e >= 0; NaN stays NaN. */
@@ -212,8 +212,8 @@ VF_FN VF VF_(along_rule)(const vf_step *a, VF w, VF *s, VF grad)
     return w * a->decay - a->rate * s[0];
 }
 
-/* Defazio et al., "The road less scheduled", algorithm 1 with AdamW's moment; w is y, s has z and the
- * second moment. gain: the weight c of z in x, the step of y, the decay */
+/* Defazio et al., "The road less scheduled", algorithm 1 with AdamW's moment; w is y, s has z and
+ * the second moment. gain: the weight c of z in x, the step of y, the decay */
 VF_FN VF VF_(schedule_free_rule)(const vf_step *a, VF w, VF *s, VF grad)
 {
     VF g = grad * a->grad_scale, z = s[0];

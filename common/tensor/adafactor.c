@@ -1,6 +1,6 @@
 /* adafactor.c - Adafactor (Shazeer & Stern 2018) as transformers has it, without a first moment:
- * the mean squares of a matrix's gradients are kept by rows and by columns, and a step is clipped by
- * its own root mean square. */
+ * the mean squares of a matrix's gradients are kept by rows and by columns, and a step is clipped
+ * by its own root mean square. */
 #include <math.h>
 
 #include "common/tensor/engine.h"

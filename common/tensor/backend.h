@@ -51,8 +51,8 @@ static inline vf_step vt_step_factors(const vt_update_args *a)
                       .beta3 = a->beta3, .gain = { a->gain[0], a->gain[1], a->gain[2] } };
 }
 
-/* A dropout of a matrix of a batch's samples: what a draw below one of the bounds drops is zero, and
- * the rest is multiplied by the factor. */
+/* A dropout of a matrix of a batch's samples: what a draw below one of the bounds drops is zero,
+ * and the rest is multiplied by the factor. */
 typedef struct vt_drop {
     uint32_t element, column, sample;         /* p * 2^32: of an element, of a sample's column, of
                                                * a sample; 0: none is dropped */

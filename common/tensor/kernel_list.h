@@ -144,8 +144,8 @@ VT_KERNEL(double, sum_magnitudes, (vt_dev *, const vt_tensor *x))
 VT_KERNEL(double, sum_along, (vt_dev *, const vt_tensor *x, const vt_tensor *a,
                               const vt_tensor *b))
 /* A step of the rule a->rule (formulas.h), whose state is s [VF_STATES], NULL beyond the rule's
- * states. w and s f32; or all bf16, rounded stochastically; or w f32, s codes of eight bits (u8) and
- * peak f32 [blocks,states], else NULL (common/kernels/moments.h). */
+ * states. w and s f32; or all bf16, rounded stochastically; or w f32, s codes of eight bits (u8)
+ * and peak f32 [blocks,states], else NULL (common/kernels/moments.h). */
 VT_KERNEL(void, update, (vt_dev *, vt_tensor *w, vt_tensor *const *s, vt_tensor *peak,
                          const vt_tensor *grad, const vt_update_args *a))
 /* ema = decay ema + (1 - decay) w */

@@ -1,6 +1,6 @@
 /* muon.c - Muon (Jordan et al. 2024) as torch has it: the step of a matrix is its moment, made
- * nearly orthogonal by a Newton-Schulz iteration of matrix products, which are computed in f32 here,
- * where torch rounds to bf16. */
+ * nearly orthogonal by a Newton-Schulz iteration of matrix products, which are computed in f32
+ * here, where torch rounds to bf16. */
 #include <math.h>
 
 #include "common/tensor/engine.h"

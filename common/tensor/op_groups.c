@@ -1,7 +1,7 @@
 /* op_groups.c - modulation of tokens in two groups, each with its own shift, scale and gate; see
- * ops.h. The kernels of norms and gated adds run once for each group, on the group's tokens. The ops
- * of one group (op_norm.c, op_elem.c) take tensors of any axes, whole, and so have no part of this
- * code in common but the kernels. */
+ * ops.h. The kernels of norms and gated adds run once for each group, on the group's tokens. The
+ * ops of one group (op_norm.c, op_elem.c) take tensors of any axes, whole, and so have no part of
+ * this code in common but the kernels. */
 #include "common/tensor/engine.h"
 
 /* Returns the tokens of group k. own, if not NULL, becomes the part's buffer state, so that both

@@ -17,9 +17,10 @@
  * A steady state calls no malloc. A dry step (VT_DRY) checks shapes, places buffers and counts
  * FLOPs, but runs no kernel and has no data: vt_usage_of then reports the peak in advance.
  *
- * A context belongs to one thread at a time (kernels use several); contexts are independent, but all
- * contexts of a process that use a GPU use the same one: vt_open refuses a second. A context on a
- * GPU belongs to the thread that opened it; another thread calls vt_adopt (second_stream.h) first. */
+ * A context belongs to one thread at a time (kernels use several); contexts are independent, but
+ * all contexts of a process that use a GPU use the same one: vt_open refuses a second. A context on
+ * a GPU belongs to the thread that opened it; another thread calls vt_adopt (second_stream.h)
+ * first. */
 #ifndef COMMON_TENSOR_TENSOR_H
 #define COMMON_TENSOR_TENSOR_H
 
@@ -92,8 +93,8 @@ typedef struct vt_options {
 /* Returns VC_EINVAL for an option that this build or machine does not support, naming the supported
  * values, or VC_ENOMEM. */
 int vt_open(vt_ctx **g, const vt_options *o, vc_err *err);
-/* Returns what this build can compute on, for --version: "cpu", or "cpu, CUDA 13.0.88, cuDNN 9.19.0,
- * NCCL 2.28.9, for GPUs 80, 90". */
+/* Returns what this build can compute on, for --version: "cpu", or "cpu, CUDA 13.0.88, cuDNN
+ * 9.19.0, NCCL 2.28.9, for GPUs 80, 90". */
 const char *vt_built_for(void);
 void vt_close(vt_ctx *g);                     /* NULL is fine; after all parameters were freed */
 vc_dtype vt_compute(const vt_ctx *g);
@@ -111,8 +112,8 @@ bool vt_host_memory(const vt_ctx *g);
 /* ---- steps ---- */
 
 /* VT_OFFLOAD: inputs that only one recomputed block reads are offloaded to host memory until
- * backward needs them, if the device has its own memory. Results keep the same bits. A context needs
- * vt_offload_open before its first such step, which fails without. */
+ * backward needs them, if the device has its own memory. Results keep the same bits. A context
+ * needs vt_offload_open before its first such step, which fails without. */
 enum { VT_RECORD = 1, VT_DRY = 2, VT_OFFLOAD = 4 };
 int vt_offload_open(vt_ctx *g, vc_err *err);
 

@@ -207,8 +207,8 @@ static void spoil_back(media_video *v, int n)
         v->index[i].lost = true;
 }
 
-/* The last packet lacks its end, so its frame is damaged. Of counted frames that is one of the last,
- * since the decoder moves a frame by has_b_frames places at most. */
+/* The last packet lacks its end, so its frame is damaged. Of counted frames that is one of the
+ * last, since the decoder moves a frame by has_b_frames places at most. */
 static void spoil_last(media_video *v, const pass *p)
 {
     for (int64_t i = 0; i < v->n && !v->counted; i++)

@@ -215,7 +215,8 @@ int media_join_end(bool *cut, media_video *v, vc_err *err)
 int media_join_check(media_video *v, vc_err *err)
 {
     AVPacket *pkt = v->pkt;
-    const bool ts = !strcmp(v->fmt->iformat->name, "mpegts"), cut = pkt->flags & AV_PKT_FLAG_CORRUPT;
+    const bool ts = !strcmp(v->fmt->iformat->name, "mpegts");
+    const bool cut = pkt->flags & AV_PKT_FLAG_CORRUPT;
     const finding how = finding_of(v);
     seam s = { .at = -1 };
     int rc = 0;

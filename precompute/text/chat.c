@@ -65,8 +65,8 @@ int text_chat_check(const char *part, const char *dir, vc_err *err)
         return rc;
     if (!chat)
         rc = vc_fail(err, VC_ENOENT, "%s: there is no chat template, neither chat_template.jinja "
-                     "or .json nor chat_template in tokenizer_config.json: give the whole folder of the "
-                     "tokenizer that this model was trained with", dir);
+                     "or .json nor chat_template in tokenizer_config.json: give the whole folder "
+                     "of the tokenizer that this model was trained with", dir);
     else if (!strstr(chat, part))
         rc = vc_fail(err, VC_EMISMATCH, "%s: the chat template lacks %s: give the tokenizer that "
                      "this model was trained with", dir, part);

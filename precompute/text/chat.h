@@ -7,9 +7,9 @@
 #include "common/base/err.h"
 
 /* Fails unless the template in `dir` has the text `part`. The template is chat_template.jinja, else
- * chat_template of chat_template.json or tokenizer_config.json: a string, or a list of which the one named "default"
- * counts, as in transformers. VC_ENOENT: there is none; VC_EMISMATCH: it lacks the text;
- * VC_EFORMAT: a file is damaged. */
+ * chat_template of chat_template.json or tokenizer_config.json: a string, or a list of which the
+ * one named "default" counts, as in transformers. VC_ENOENT: there is none; VC_EMISMATCH: it lacks
+ * the text; VC_EFORMAT: a file is damaged. */
 int text_chat_check(const char *part, const char *dir, vc_err *err);
 
 #endif

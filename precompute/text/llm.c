@@ -206,7 +206,8 @@ static int axis_of(const llm_rope *r, int64_t j)
 /* Where token i of text k stands on the axis of pair j. */
 static float place_of(const llm *m, const row *r, int k, int i, int64_t j)
 {
-    return (float)(r->place ? r->place[axis_of(&m->c.rope, j) * r->own[k].n + i] : r->own[k].at + r->from[k] + i);
+    return (float)(r->place ? r->place[axis_of(&m->c.rope, j) * r->own[k].n + i]
+                            : r->own[k].at + r->from[k] + i);
 }
 
 /* Cosines and sines [total, head / 2] of the row's tokens by their places in their texts. */

@@ -3,9 +3,9 @@
  *
  * The layers are those of Touvron et al. 2023: RMSNorm before each half, causal attention with
  * fewer key heads than query heads (Ainslie et al. 2023) and rotary positions (Su et al. 2021), and
- * SwiGLU (Shazeer 2020). Mistral has the same. Qwen2.5-VL's text part adds biases to q, k and v; its rotary positions
- * have three axes, which are equal for a text without a picture. Qwen3 has no biases, and an
- * RMSNorm of each head's queries and keys before their rotation (Henry et al. 2020).
+ * SwiGLU (Shazeer 2020). Mistral has the same. Qwen2.5-VL's text part adds biases to q, k and v;
+ * its rotary positions have three axes, which are equal for a text without a picture. Qwen3 has no
+ * biases, and an RMSNorm of each head's queries and keys before their rotation (Henry et al. 2020).
  *
  * The states are transformers' hidden_states[-1 - skip]: with a skip of 0 the output of the last
  * layer after the final norm, else the output of the last layer but `skip`, without a norm. The
@@ -48,11 +48,11 @@ extern const llm_kind llm_llama, llm_qwen2_5_vl, llm_qwen3, llm_mistral3, llm_ll
 
 /* Opens config.json of o->dir and the weights beside this file. Uses o's dir, dtype, device,
  * threads, weights, text.skip, text.taps, text.crop, and text.interleave, with which texts have
- * pictures and are encoded one by one. *fingerprint is the hash of o->weights and of everything else that
- * changes the states. VC_EFORMAT: config.json has a value that this code does not support; the
- * message names the field. VC_EINVAL: the model has too few layers for text.skip or text.taps.
- * VC_ENOENT, VC_EMISMATCH: a tensor of the decoder is missing, has another shape, or is not used. *out is
- * NULL on failure. */
+ * pictures and are encoded one by one. *fingerprint is the hash of o->weights and of everything
+ * else that changes the states. VC_EFORMAT: config.json has a value that this code does not
+ * support; the message names the field. VC_EINVAL: the model has too few layers for text.skip or
+ * text.taps. VC_ENOENT, VC_EMISMATCH: a tensor of the decoder is missing, has another shape, or is
+ * not used. *out is NULL on failure. */
 int llm_open(llm **out, const llm_kind *kind, const encoder_opts *o, vf_key *fingerprint,
              vc_err *err);
 void llm_close(llm *m);                           /* NULL is fine */
@@ -75,8 +75,8 @@ typedef struct llm_given {
  * tokens stand on the three axes of Qwen2.5-VL's rotations; NULL: at their numbers. */
 int llm_encode_with(llm *m, const text_ids *t, const llm_given *given, int n, const int32_t *place,
                     float *states, vc_err *err);
-/* Fills the state [width] of a token `id` that sees no token, itself neither: of padding in front of
- * a text, where PyTorch's attention gives zeros. VC_EINVAL: the id is not in the vocabulary. */
+/* Fills the state [width] of a token `id` that sees no token, itself neither: of padding in front
+ * of a text, where PyTorch's attention gives zeros. VC_EINVAL: the id is not in the vocabulary. */
 int llm_padding(llm *m, int64_t id, float *state, vc_err *err);
 /* The division of a head's angles among the three axes, for fingerprints. VC_EFORMAT: config.json
  * has none (mrope_section) that fills a head. */

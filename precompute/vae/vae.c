@@ -160,8 +160,8 @@ typedef struct job {
     int base;
     double places, made;             /* of the result, in all tiles: all, and those that are made */
     vae_open_tile *tile;             /* that is being made */
-    vae_spill *aside;                /* the frames [t,h,w,3] of a clip in tiles, which out->take gets
-                                      * when the last tile is made; NULL: none are put aside */
+    vae_spill *aside;                /* the frames [t,h,w,3] of a clip in tiles, which out->take
+                                      * gets when the last tile is made; NULL: none are put aside */
 } job;
 
 /* Converts -1..1 to bytes like diffusers' video processor, which rounds half to even. */

@@ -95,7 +95,8 @@ static const struct {
     { "help: true\n", "unknown flag help" },
     { "no_rank: true\n", "unknown flag no_rank" },
     { "no_enable_bucket: 3\n", "true or false is expected" },
-    { "# one\nprompt: \"\xe9\"\n", "line 2: byte 10 is not UTF-8 (0xe9): save it as UTF-8, as with" },
+    { "# one\nprompt: \"\xe9\"\n",
+      "line 2: byte 10 is not UTF-8 (0xe9): save it as UTF-8, as with" },
     { "prompt: \"a\1\"\n", "byte 10: control characters are not allowed" },
 };
 

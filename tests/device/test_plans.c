@@ -253,7 +253,8 @@ static void test_versions(void **state)
     (void)state;
     assert_int_equal(cuda_graph_supports(cudnnGetVersion(), &err), 0);
     assert_int_equal(cuda_graph_supports(91600, &err), 0);
-    assert_fails(cuda_graph_supports(91501, &err), VC_EINVAL, &err, "cuDNN 9.15.1 is too old: 9.16");
+    assert_fails(cuda_graph_supports(91501, &err), VC_EINVAL, &err,
+                 "cuDNN 9.15.1 is too old: 9.16");
     assert_fails(cuda_graph_supports(90800, &err), VC_EINVAL, &err, "cuDNN 9.8.0 is too old: 9.16");
     assert_says(&err, "CUDA graphs");
 }

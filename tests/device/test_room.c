@@ -41,8 +41,8 @@ static void same_weights(const char *a, const char *b)
 }
 
 /* Reduces the room until not even a step that recomputes all blocks has room. The weights of runs
- * that end well are those of a run with room. Returns the number of those that were refused bytes of
- * the pool. */
+ * that end well are those of a run with room. Returns the number of those that were refused bytes
+ * of the pool. */
 static int shrink(const char *name, int micros)
 {
     vc_err err = { 0 };

@@ -1,6 +1,6 @@
 /* fuzz_tensor_cache.c - any bytes are read as diffusion-pipe's metadata.db, beside a shard of 4096
- * bytes: an error, or a cache whose items lie in the shard. Both are in memory, since opening a file
- * takes longer than reading such a small one. */
+ * bytes: an error, or a cache whose items lie in the shard. Both are in memory, since opening a
+ * file takes longer than reading such a small one. */
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>

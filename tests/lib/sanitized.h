@@ -1,5 +1,6 @@
-/* sanitized.h - SANITIZED is 1 where the address sanitizer is compiled in. Tests leave out there what
- * finds other numbers alone, and runs no code that other rows do not run; docs/tests.md lists it. */
+/* sanitized.h - SANITIZED is 1 where the address sanitizer is compiled in. Tests leave out there
+ * what finds other numbers alone, and runs no code that other rows do not run; docs/tests.md lists
+ * it. */
 #ifndef TESTS_LIB_SANITIZED_H
 #define TESTS_LIB_SANITIZED_H
 

@@ -16,7 +16,7 @@
 enum { N = 20000 };                            /* not a multiple of any block */
 
 /* One trained parameter "w" of N values and its state. */
-#define STEP(rate_, beta1_, beta2_, eps_, decay_, scale_, step_, seed_)                             \
+#define STEP(rate_, beta1_, beta2_, eps_, decay_, scale_, step_, seed_)                            \
     (vt_opt_step){ .lr = rate_, .beta1 = beta1_, .beta2 = beta2_, .eps = eps_,                     \
                    .weight_decay = decay_, .grad_scale = scale_, .step = step_, .seed = seed_ }
 
@@ -230,7 +230,8 @@ static void update_part(one *o, int64_t from, int64_t to, const vt_opt_step *a)
     if (peaks)
         peak = part_of(peaks, 2 * from / VT_OPT_BLOCK, (to - from + 255) / VT_OPT_BLOCK);
     vt_opt_apply_part(o->g, &(vt_opt_part){ o->s.how, "w", (uint64_t)from, &w,
-                                            { &m, &v, peaks ? &peak : NULL }, &grad, NULL }, a, NULL);
+                                            { &m, &v, peaks ? &peak : NULL }, &grad, NULL },
+                      a, NULL);
 }
 
 /* A parameter that is cut between blocks and updated in any order has the same bits. */

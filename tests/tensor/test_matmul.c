@@ -222,8 +222,8 @@ TEST(large_matmul_by_onednn)
 }
 
 /* The device plans for two threads and gets one: inside another team, because OpenMP does not nest
- * teams, and in a thread that OpenMP did not start. Each of the two rows of slabs, which take as long
- * as all others, has one of these places. */
+ * teams, and in a thread that OpenMP did not start. Each of the two rows of slabs, which take as
+ * long as all others, has one of these places. */
 enum { IN_TEAM, IN_THREAD, PLACES };
 
 typedef struct threaded_run {

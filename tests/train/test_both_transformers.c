@@ -63,8 +63,9 @@ static void equals_one_half(void **state)
         snprintf(alone, sizeof alone, "alone-%zu", i);
         const char *const out[] = { both, alone };
         for (int k = 0; k < 2; k++) {
-            char *args = vc_format("--model %s/two " LORA "--boundary_type %s %s --max_train_steps 3",
-                                   dir, k ? half[i].type : "both", half[i].range);
+            char *args = vc_format("--model %s/two " LORA "--boundary_type %s %s "
+                                   "--max_train_steps 3", dir, k ? half[i].type : "both",
+                                   half[i].range);
             run_ok(dir, out[k], args);
             free(args);
         }

@@ -133,7 +133,8 @@ static void test_line(void **state)
     for (int i = 0; i < COUNT(loss); i++, s = strchr(s, '\n') + 1) {
         char *number = strstr(s, "\"loss\":") + 7;
         assert_true(strtof(number, NULL) == loss[i]);
-        char *eval = strstr(s, "\"eval_loss\":0.25,\"eval_levels\":[0.125,0,0,1]}"), *null = strstr(s, "\"grad_norm\":null");
+        char *eval = strstr(s, "\"eval_loss\":0.25,\"eval_levels\":[0.125,0,0,1]}");
+        char *null = strstr(s, "\"grad_norm\":null");
         char *waits = strstr(s, "\"device_waits\":2,\"graph_replays\":1}");
         char *parts = strstr(s, "\"loss_levels\":[null,0.5,null,0.75],"
                              "\"loss_buckets\":{\"5x16x16\":0.25,\"16x16\":0.125},");

@@ -82,8 +82,8 @@ static void test_page(void **state)
         "40, 10.00 epochs", "Learning rate",
         "\n<!-- validation -->\n", "\n<!-- /validation -->\n", "--validation_steps",
     };
-    static const char *const absent[] = { "<script>alert", "<b>16", "<i>two", "src=\"http", "href=\"http",
-                                        "script-src 'unsafe-inline'", ":nan" };
+    static const char *const absent[] = { "<script>alert", "<b>16", "<i>two", "src=\"http",
+                                          "href=\"http", "script-src 'unsafe-inline'", ":nan" };
     char *out = vc_path_join(dir, "page");
     save_metrics(out, 40);
     char *text = report_of(out, &about);

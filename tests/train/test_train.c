@@ -198,8 +198,8 @@ static void test_held_out(void **state)
     double level[4];
     const char *levels = strstr(text, "\"eval_levels\":[");
     assert_non_null(levels);
-    assert_int_equal(sscanf(levels + 15, "%lf,%lf,%lf,%lf]", level, level + 1, level + 2, level + 3),
-                     4);
+    assert_int_equal(sscanf(levels + 15, "%lf,%lf,%lf,%lf]", level, level + 1, level + 2,
+                            level + 3), 4);
     double mean = (level[0] + level[1] + level[2] + level[3]) / 4;
     assert_true(fabs(mean - run_value(dir, "held", 4, "eval_loss")) < 1e-6 * mean);
     assert_true(level[0] != level[3]);

@@ -77,7 +77,8 @@ static void test_split(void **state)
         free(args);
     }
     static const struct { int ranks; const char *args; } late[] = {
-        { 1, "--gradient_accumulation_steps 2" }, { 2, "--parallel zero2" }, { 2, "--parallel fsdp" },
+        { 1, "--gradient_accumulation_steps 2" }, { 2, "--parallel zero2" },
+        { 2, "--parallel fsdp" },
     };
     char *more = vc_format(ALL "--max_train_steps 8 --validation_steps 8 --num_inference_steps 2 "
                            "--resume_from_checkpoint latest ");
@@ -93,8 +94,8 @@ static void test_split(void **state)
     ranks_ok(1, dir, "late", LATE "--max_train_steps 2 --gradient_accumulation_steps 2");
     for (size_t i = 0; i < COUNT(late); i++) {
         char *copy = vc_format("cp -r %s/late %s/late-%zu", dir, dir, i), out[16];
-        char *args = vc_format(LATE "--use_ema --max_train_steps 4 --resume_from_checkpoint latest %s",
-                               late[i].args);
+        char *args = vc_format(LATE "--use_ema --max_train_steps 4 "
+                               "--resume_from_checkpoint latest %s", late[i].args);
         snprintf(out, sizeof out, "late-%zu", i);
         assert_int_equal(system(copy), 0);
         ranks_ok(late[i].ranks, dir, out, args);
@@ -189,9 +190,9 @@ static void test_bf16_ranks(void **state)
     }
 }
 
-/* Optimisers whose step depends on whole parameters, or on all of them, on each number of ranks, and
- * resumed on another. Sums over ranks round in another order, and the optimiser's number follows
- * them. */
+/* Optimisers whose step depends on whole parameters, or on all of them, on each number of ranks,
+ * and resumed on another. Sums over ranks round in another order, and the optimiser's number
+ * follows them. */
 static void test_optimisers(void **state)
 {
     const char *dir = *state;
@@ -240,8 +241,8 @@ static void test_bf16_parts(void **state)
 }
 
 /* Checks that 1, 2, 4, 2 and 1 ranks, each of which resumes the last checkpoint, train like one
- * rank without a stop; under sanitizers 2, 4 and 1, where the state is divided once and joined once.
- * `split` holds further flags of several ranks. */
+ * rank without a stop; under sanitizers 2, 4 and 1, where the state is divided once and joined
+ * once. `split` holds further flags of several ranks. */
 static void resumes(const char *dir, const char *whole, const char *parts, const char *args,
                     const char *split)
 {
@@ -439,7 +440,7 @@ static void stop_by(const char *dir, int signal_sent)
         _exit(127);
     }
     double end = vc_seconds() + 60;
-    struct stat st = { 0 };                    /* the first step has ended when the file has a line */
+    struct stat st = { 0 };                    /* the first step has ended: the file has a line */
     while ((stat(metrics, &st) || st.st_size == 0) && vc_seconds() < end)
         usleep(1000);
     int n = children(pid, child, 4), status;

@@ -153,8 +153,8 @@ static void test_lora(void **state)
 }
 
 /* One, two and four ranks, with another --sp each time, resume like one rank without a stop; under
- * sanitizers one and two with the other models, which have sinusoids, and patches of two frames with
- * pictures beside them. */
+ * sanitizers one and two with the other models, which have sinusoids, and patches of two frames
+ * with pictures beside them. */
 static void resumes(const char *dir, const char *name, const char *more)
 {
     static const struct { int ranks; const char *args; } row[] = {

@@ -164,7 +164,8 @@ static void lora(void **state)
 static const struct { const char *args, *says; } wrong[] = {
     { "--model %s/two", "has two transformers (boundary_ratio 0.6): give high" },
     { "--model %s/two --boundary_type both --training_type full-finetune", "trains LoRAs" },
-    { "--model %s/two --boundary_type both --optimizer adamw --lora_checkpoint none", "lora_check" },
+    { "--model %s/two --boundary_type both --optimizer adamw --lora_checkpoint none",
+      "lora_check" },
     { "--transformer %s/two/transformer_2 --boundary_type high", "for low noise, as its name" },
     { "--boundary_type high --transformer %s/two/transformer_2/" TWO_FILE, "give --boundary_type "
       "low" },

@@ -261,8 +261,8 @@ static part part_of(const vtrain_objective_opts *p)
     return x;
 }
 
-/* The quantile on one side of which levels are below `at`, or (inclusive) at or below it. All levels
- * are above 0 and none is above 1. */
+/* The quantile on one side of which levels are below `at`, or (inclusive) at or below it. All
+ * levels are above 0 and none is above 1. */
 static double quantile_of(const vtrain_objective_opts *p, double a, double at, bool inclusive)
 {
     bool rises = flow_sigma(p, a, 1) > flow_sigma(p, a, 0);

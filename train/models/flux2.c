@@ -101,8 +101,8 @@ typedef struct flux2 {
 /* vtrain_in.made: rotations of the picture's and references' tokens, then of the prompt's. */
 enum { COS, SIN };
 /* The inputs of a block: the picture's tokens with the references' and the prompt's tokens, or for
- * the single blocks both as one sequence at JOINED; the modulations of picture and prompt, or at MOD that of the
- * single blocks; all of made. The head reads the embedding of the time. */
+ * the single blocks both as one sequence at JOINED; the modulations of picture and prompt, or at
+ * MOD that of the single blocks; all of made. The head reads the embedding of the time. */
 enum { X, PROMPT, MOD, PROMPT_MOD, MADE, N_IN = MADE + 2, E = N_IN, SINGLES, JOINED = X };
 
 /* ---- config.json ---- */

@@ -269,7 +269,8 @@ static void block(vt_ctx *g, const void *model, const void *weights, vt_tensor *
     const nn_times split = { .e = in[E_0], .clean = in[E], .split = m->picture };
     const nn_heads heads[2] = { { m->heads, EPS, made[COS], made[SIN], 0 },
                                 { m->heads, EPS, made[TEXT_COS], made[TEXT_SIN], 0 } };
-    nn_joint_block(g, in + X, (const nn_times[2]){ in[E_0] ? split : t, t }, w->stream, heads, made[KEYS], out);
+    nn_joint_block(g, in + X, (const nn_times[2]){ in[E_0] ? split : t, t }, w->stream, heads,
+                   made[KEYS], out);
 }
 
 static vt_tensor *qwen_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)

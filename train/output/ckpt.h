@@ -118,7 +118,7 @@ typedef struct vtrain_state {
     int n_spans;
     vtrain_base_id base;
     bool checksums;              /* set by read: the folder was written with a checksums.json */
-    cJSON *sources;              /* text of each source of numbers (sources.h); NULL: not recorded */
+    cJSON *sources;              /* text of each source of numbers (sources.h); NULL: none */
     cJSON *numbers;              /* of the optimiser's run, by their names; NULL: it has none */
     cJSON *settings;             /* flag name -> value as text, to read and to compare */
 } vtrain_state;

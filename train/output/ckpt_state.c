@@ -208,7 +208,8 @@ static int read_order(vtrain_span *s, const cJSON *o, const vtrain_state *of, vc
     if (rc || !cJSON_HasObjectItem(o, "micro_batch_size"))
         return rc;
     if ((rc = read_int(o, "micro_batch_size", 1, &s->batch, err)) ||
-        (rc = read_u64(o, "seed", &s->seed, err)) || (rc = read_u64(o, "visits", &s->visits, err)) ||
+        (rc = read_u64(o, "seed", &s->seed, err)) ||
+        (rc = read_u64(o, "visits", &s->visits, err)) ||
         (rc = vf_json_bool_opt(o, "rest", &s->rest, err)))
         return rc;
     return s->batch <= MOST_BATCH ? 0 : vc_fail(err, VC_EFORMAT, "micro_batch_size: %" PRId64,

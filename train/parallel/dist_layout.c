@@ -25,7 +25,8 @@ static size_t round_up(size_t n, size_t to)
     return (n + to - 1) / to * to;
 }
 
-/* Lays the parameters out so that none crosses the border of a shard; false: not all of them fit. */
+/* Lays the parameters out so that none crosses the border of a shard; false: not all of them fit.
+ */
 static bool place_whole(const vtrain_layout *l, unit *u)
 {
     size_t at = 0;

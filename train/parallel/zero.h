@@ -26,8 +26,8 @@ int vtrain_zero_step(vtrain_zero *z, const vt_opt_step *o, vc_err *err);
 void vtrain_zero_ema(vtrain_zero *z, double decay);
 
 /* Gathers the state of all shards. With `keep` this rank gets it in *state and, if z keeps
- * averages, *ema, and closes both as usual; a rank without `keep` only sends its shard. state or ema is NULL,
- * on all ranks, where it is not needed. */
+ * averages, *ema, and closes both as usual; a rank without `keep` only sends its shard. state or
+ * ema is NULL, on all ranks, where it is not needed. */
 int vtrain_zero_gather(vtrain_zero *z, bool keep, vt_opt_state *state, vt_tensor ***ema,
                        vc_err *err);
 /* Gathers state k of all shards into *to, f32, on all ranks, which close it by vt_ema_close. */

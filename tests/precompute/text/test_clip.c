@@ -90,7 +90,8 @@ static void equals_transformers(void **state)
                 ids_of(f.gold, lengths[k], id);
                 assert_ok(clip_encode(m, &(text_ids){ id, MOST, 0, 0 }, 1, states, pooled, &err),
                           &err);
-                assert_ok(clip_encode(m, &(text_ids){ id, MOST, 0, 0 }, 1, NULL, alone, &err), &err);
+                assert_ok(clip_encode(m, &(text_ids){ id, MOST, 0, 0 }, 1, NULL, alone, &err),
+                          &err);
                 snprintf(name, sizeof name, "states_%d", lengths[k]);
                 is_near(states, f.gold, name, type);
                 snprintf(name, sizeof name, "pooled_%d", lengths[k]);
@@ -156,7 +157,8 @@ static void stored_types(void **state)
                 tf_fixture f = tf_open(models[i], rows[r].stored);
                 clip *m = open_in(f.dir, type);
                 ids_of(f.gold, 12, id);
-                assert_ok(clip_encode(m, &(text_ids){ id, MOST, 0, 0 }, 1, NULL, pooled, &err), &err);
+                assert_ok(clip_encode(m, &(text_ids){ id, MOST, 0, 0 }, 1, NULL, pooled, &err),
+                          &err);
                 is_near(pooled, f.gold, rows[r].want, type);
                 clip_close(m);
                 tf_close(&f);
@@ -276,8 +278,8 @@ static void inputs_refused(void **state)
     vc_err err = { 0 };
 
     (void)state;
-    assert_fails(clip_encode(m, &(text_ids){ ids, MOST + 1, 0, 0 }, 1, NULL, pooled, &err), VC_EINVAL,
-                 &err, "a text of 78 tokens; the text encoder has positions for 77");
+    assert_fails(clip_encode(m, &(text_ids){ ids, MOST + 1, 0, 0 }, 1, NULL, pooled, &err),
+                 VC_EINVAL, &err, "a text of 78 tokens; the text encoder has positions for 77");
     ids[5] = 100;                                 /* an unknown id after the end */
     assert_fails(clip_encode(m, &(text_ids){ ids, MOST, 0, 0 }, 1, NULL, pooled, &err), VC_EINVAL,
                  &err, "token 5 has id 100");

@@ -60,7 +60,8 @@ static void test_bad_configs(void **state)
 /* Small models that together have all weights of their class. */
 #define HEADS "\"num_attention_heads\":1,\"attention_head_dim\":"
 #define COG HEADS "16,\"num_layers\":1,\"text_embed_dim\":8,\"time_embed_dim\":8," \
-    "\"sample_height\":4,\"sample_width\":4,\"sample_frames\":1,\"use_rotary_positional_embeddings\":true"
+    "\"sample_height\":4,\"sample_width\":4,\"sample_frames\":1," \
+    "\"use_rotary_positional_embeddings\":true"
 static const struct { const char *class, *config; } models[] = {
     { "CogVideoXTransformer3DModel", "{" COG ",\"use_learned_positional_embeddings\":true}" },
     { "CogVideoXTransformer3DModel", "{" COG ",\"patch_size_t\":2,\"ofs_embed_dim\":8}" },

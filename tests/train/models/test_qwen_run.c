@@ -1,6 +1,7 @@
 /* test_qwen_run.c - whole runs of Qwen-Image's tiny transformer: a validation sample against
- * diffusers' pipelines (tests/golden/samples-qwen, samples-qwen-edit), levels of other trainers, traces in the layout
- * of diffusers' forward(), parameters without a gradient, LoRA files, and what is refused */
+ * diffusers' pipelines (tests/golden/samples-qwen, samples-qwen-edit), levels of other trainers,
+ * traces in the layout of diffusers' forward(), parameters without a gradient, LoRA files, and what
+ * is refused */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -364,7 +364,8 @@ static void test_spare(void **state)
     run_ok(dir, "spare", args);
     copy_weights(dir, "wan-i2v", to, NULL, "blocks.0.attn2.norm_added_v.weight");
     assert_fails(run(dir, "other", args, &err), VC_EMISMATCH, &err,
-                 "tensor blocks.0.attn2.norm_added_v.weight: the transformers of the class WanTrans");
+                 "tensor blocks.0.attn2.norm_added_v.weight: "
+                 "the transformers of the class WanTrans");
     free(args);
     free(to);
     free(file);
