@@ -18,7 +18,11 @@
  * Another picture is cut to the row's height and width, else to the bucket that a video of its
  * shape has.
  * A clip has the row's num_frames, else the most frames of the run's clips. The size is written
- * back into the row. */
+ * back into the row.
+ *
+ * Prompts are no items of the plan: an item's size, frames and captions are drawn by its id, and a
+ * prompt, whose keys must stay, has none of these draws. Both share clips, keys, jobs and sizes of
+ * references. */
 #ifndef PRECOMPUTE_ENCODE_PROMPT_IMAGES_H
 #define PRECOMPUTE_ENCODE_PROMPT_IMAGES_H
 
