@@ -50,6 +50,7 @@ static size_t place(const bwd *f, uint32_t *base, head_areas *w)
     size_t kv = f->kb * (f->du + CPU_ATTN_PAD);
     size_t kt = cpu_round_up(f->dim, mr) * (f->ku + CPU_ATTN_PAD);
     head_areas x = { .ldp = ldp };
+
 #define TAKE(field, units)                                                   \
     do {                                                                     \
         x.field = base ? (void *)(base + at) : NULL;                         \

@@ -95,6 +95,7 @@ static void add_row(const cpu_conv *v, const uint32_t *weights, uint32_t *stage,
                     size_t n, long t, long h)
 {
     const char *row = cpu_conv_row(v, n, t, h);
+
     if (!row)
         return;
     size_t before = (size_t)v->c->before[2] * v->in / (size_t)v->g->pair;
@@ -209,6 +210,7 @@ void cpu_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
         .d = d, .g = cpu_gemm_of(d, x->dtype), .y = y, .x = x, .w = w, .b = b, .c = c,
     };
     vt_conv plane;
+
     cpu_conv_sizes(&v, &plane);
     c = v.c;
     if (cpu_winograd_suits(&v)) {

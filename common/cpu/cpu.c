@@ -214,6 +214,7 @@ static void cpu_expect(vt_dev *d, size_t bytes)
 {
     const size_t low = (uintptr_t)d->range % HUGE, page = (size_t)sysconf(_SC_PAGESIZE);
     size_t whole = (low + bytes) / HUGE * HUGE;
+
     whole = whole > low ? whole - low : 0;
     if (whole >= d->range_bytes)
         return;
@@ -229,6 +230,7 @@ static void *alloc_pages(size_t bytes)
 {
     size_t all = round_up(bytes, 4096) + HUGE;
     char *p = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
     if (p == MAP_FAILED)
         return NULL;
     char *start = (char *)round_up((uintptr_t)p, HUGE), *end = start + round_up(bytes, 4096);

@@ -50,6 +50,7 @@ bool cpu_scratch_all(vt_dev *d, int threads, size_t first, size_t each)
 size_t cpu_dry(vt_dev *d, bool dry)
 {
     size_t sum = 0;
+
     for (int t = 0; t <= d->threads; t++) {
         if (!dry || !d->dry)
             d->scratch_need[t] = 0;

@@ -8,6 +8,7 @@
 int cpu_parts(const vt_dev *d, int64_t units, int64_t grain)
 {
     int64_t parts = units / (grain < 1 ? 1 : grain);
+
     return parts < 1 ? 1 : parts < d->threads ? (int)parts : d->threads;
 }
 

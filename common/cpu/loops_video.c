@@ -218,6 +218,7 @@ static void block_of(const dropping *s, uint64_t quad, uint32_t sample, uint32_t
                      uint32_t word[4])
 {
     const uint32_t ctr[4] = { (uint32_t)quad, s->row0 + sample, s->micro, purpose };
+
     vc_philox(s->how->key, ctr, word);
 }
 

@@ -76,6 +76,7 @@ static void cut(product *j)
 {
     size_t threads = (size_t)j->d->threads, best = SIZE_MAX;
     size_t rows = (size_t)j->g->rows, slabs = parts(j->n * (cpu_units(j->g, j->k) + 1), SLAB);
+
     j->slab = cpu_round_up(parts(j->n, slabs), CPU_NR);
     size_t m0 = parts(j->m, TILE_M * (size_t)j->g->pair);
     size_t n0 = parts(j->slab, (size_t)j->g->columns), tries = least(threads, 16);
@@ -135,6 +136,7 @@ static places place(const product *j, void *scratch)
     sizes z = sizes_of(j);
     uint32_t *b = scratch, *a = b + z.b;
     float *c = (float *)(a + z.a);
+
     return (places){ .b = b, .a = a, .c = c, .bias = c + z.c };
 }
 
@@ -203,6 +205,7 @@ static void finish(const product *j, const places *p, size_t m0, size_t m, size_
 static uint32_t *panels(const product *j, size_t k0, size_t q, size_t units)
 {
     size_t before = k0 / j->kc * cpu_units(j->g, j->kc) * j->slab;
+
     return j->packed + before + q * units;
 }
 
@@ -237,6 +240,7 @@ static void tile(const product *j, const places *p, size_t m0, size_t n1, size_t
 {
     const cpu_gemm *g = j->g;
     size_t end = least(j->slab, j->n - n1);
+
     if (q >= end)
         return;
     size_t n0 = n1 + q, m = least(j->tm, j->m - m0), n = least(j->tn, end - q);

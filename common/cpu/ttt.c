@@ -19,6 +19,7 @@ size_t cpu_ttt_place(const vt_ttt_size *s, bool backward, float *base, cpu_ttt_w
     size_t wide = s->ep > s->dp ? s->ep : s->dp, tall = s->e > s->d ? s->e : s->d, at = 0;
     size_t narrow = s->m * s->dp, hidden = s->mlp ? s->m * s->ep : 0;
     cpu_ttt_work x = { 0 };
+
 #define TAKE(field, n)                                                       \
     do {                                                                     \
         x.field = base && (n) > 0 ? base + at : NULL;                        \

@@ -249,6 +249,7 @@ static cuda_node op_graph(cuda_graph *g)
 static cuda_node heuristics(cuda_graph *g, cuda_node graph, cudnnBackendHeurMode_t mode)
 {
     cuda_node d = new_node(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+
     set_node(g, d, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
     set(g, d, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
     set_node(g, d, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, g->device);

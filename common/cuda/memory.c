@@ -14,6 +14,7 @@ static int look_up(const char *name, void *fn, vc_err *err)
 {
     enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
     void *p = NULL;
+
 #if CUDART_VERSION >= 12050
     cudaError_t rc = cudaGetDriverEntryPointByVersion(name, &p, 12000, cudaEnableDefault, &found);
 #else

@@ -32,6 +32,7 @@ static ncclDataType_t type_of(vc_dtype type)
 static int nccl_id(char id[VT_LINK_ID], vc_err *err)
 {
     ncclUniqueId own;
+
     _Static_assert(sizeof own == VT_LINK_ID, "an id has 128 bytes");
 
     int rc = check(ncclGetUniqueId(&own), "id", err);

@@ -168,7 +168,6 @@ static void add_numbers(log_line *l, const vc_progress *p)
 {
     char a[32], b[32];
     double rate = rate_of(p), eta = eta_of(p);
-
     add(l, "%s", amount(a, p, p->done));
     if (p->total)
         add(l, "/%s %d%%", amount(b, p, p->total), (int)(100 * share_of(p)));
@@ -191,7 +190,6 @@ static void add_numbers(log_line *l, const vc_progress *p)
 static void add_event(log_line *l, const vc_progress *p, const char *event)
 {
     double rate = rate_of(p), eta = eta_of(p), within = p->place - (double)p->done;
-
     add(l, "{\"event\":\"%s\",\"program\":", event);
     add_json(l, p->program);
     add(l, ",\"phase\":");
@@ -236,7 +234,6 @@ static size_t cut(const char *s, size_t most)
 static void draw(vc_progress *p)
 {
     log_line text = { .n = 0 }, out = { .n = 0 };
-
     add_clean(&text, p->what);
     add(&text, " ");
     if (p->total) {
@@ -264,7 +261,6 @@ static void erase(vc_progress *p)
 static void plain(vc_progress *p)
 {
     log_line l = { .n = 0 };
-
     if (p->format == VC_LOG_JSON) {
         add_event(&l, p, "progress");
     } else {

@@ -31,7 +31,6 @@ size_t vc_show(char shown[VC_SHOWN], const char *s)
 {
     uint32_t c;
     size_t n = vc_utf8(s, &c);
-
     if (*s == '\n' || *s == '\t')
         strcpy(shown, " ");
     else if (n && vc_utf8_plain(c))
@@ -46,7 +45,6 @@ size_t vc_show(char shown[VC_SHOWN], const char *s)
 void vc_print(FILE *f, const char *text, int max)
 {
     char shown[VC_SHOWN];
-
     for (int i = 0; *text; i++) {
         if (max && i == max) {
             fputs("...", f);

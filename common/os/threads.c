@@ -20,7 +20,6 @@ static int stack_limit(bool *changed, vc_err *err)
 {
     const rlim_t need = (rlim_t)STACK_KIB << 10;
     struct rlimit now;
-
     if (getrlimit(RLIMIT_STACK, &now) || now.rlim_cur >= need)
         return 0;
     unsigned long long kib = now.rlim_cur >> 10;
@@ -39,7 +38,6 @@ static bool too_small(const char *text)
 {
     char *end;
     double size = text ? strtod(text, &end) : -1;
-
     if (size < 0 || end == text)
         return false;
     end += strspn(end, " \t");
@@ -83,7 +81,6 @@ int vc_calm_threads(char **argv, vc_err *err)
 {
     bool stacks = false, spin = !getenv("OMP_WAIT_POLICY") && !getenv("GOMP_SPINCOUNT");
     int rc = stack_limit(&stacks, err);
-
     if (!rc)
         rc = worker_stacks(&stacks, err);
     if (rc)
@@ -111,7 +108,6 @@ int vc_can_thread(int n, vc_err *err)
     pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     pthread_t *thread = n > 1 ? malloc((size_t)n * sizeof *thread) : NULL;
     int have = 1, why = 0;
-
     if (n <= 1)
         return 0;
     if (!thread)
@@ -136,6 +132,5 @@ int vc_fair_cores(int processes)
     long all = sysconf(_SC_NPROCESSORS_ONLN);
     bool bound = !sched_getaffinity(0, sizeof may, &may) && CPU_COUNT(&may) < all;
     long n = bound ? CPU_COUNT(&may) : all / processes;
-
     return n < 1 ? 1 : (int)n;
 }

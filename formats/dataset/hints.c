@@ -14,7 +14,6 @@ vf_hints *vf_hints_open(const char *path)
 {
     vf_hints *h = calloc(1, sizeof *h);
     char *state = vc_path_join(path, VF_STATE);
-
     if (h && (!state || vf_lmdb_open(&h->m, state, NULL) ||
               vf_lmdb_tree(h->m, "hint", &h->t, NULL))) {
         vf_hints_close(h);
@@ -41,7 +40,6 @@ int vf_hints_get(const vf_hints *h, const char *name, void *value, size_t n)
 {
     vf_key k = vf_hash(name, strlen(name)), sum;
     vf_bytes v;
-
     if (!h || vf_lmdb_get(h->m, &h->t, k.b, sizeof k.b, &v, NULL) || v.size != n + sizeof sum.b)
         return VC_ENOENT;
     sum = vf_hint_sum(k, v.data, n);

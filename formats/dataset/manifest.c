@@ -264,7 +264,6 @@ static int write_fields(FILE *f, const vf_manifest *m, const cJSON *head, const 
     const cJSON *field;
     cJSON *shards = shards_json(m);
     int rc = shards ? 0 : -1;
-
     fprintf(f, "{\"format\": %d,\n \"program\": \"vlt %s\",\n \"complete\": %s", VF_FORMAT,
             VLT_VERSION, m->complete ? "true" : "false");
     cJSON_ArrayForEach(field, head)
@@ -317,7 +316,6 @@ void vf_dataset_made(vf_made *m, const char *path)
     char *settings = vc_path_join(path, "vprep.yaml"), *text = NULL;
     cJSON *manifest = NULL;
     size_t size;
-
     *m = (vf_made){ 0 };
     if (!vf_json_read_in_opt(&manifest, path, VF_MANIFEST, MAX_MANIFEST, NULL) && manifest) {
         m->family = copy_of(manifest, "family");

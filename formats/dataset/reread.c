@@ -38,7 +38,6 @@ int vf_writer_read_text(vf_writer *w, vf_key k, void **value, size_t *n, vc_err 
     const void *data;
     size_t size;
     int rc = VC_ENOENT;
-
     *value = NULL;
     vf_key_hex(hex, k);
     if (!vf_writer_has_text(w, k))

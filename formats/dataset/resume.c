@@ -73,7 +73,6 @@ static void compare(difference *d, const char *path, const cJSON *there, const c
     bool objects = cJSON_IsObject(there) && cJSON_IsObject(now);
     bool arrays = cJSON_IsArray(there) && cJSON_IsArray(now) &&
                   cJSON_GetArraySize(there) == cJSON_GetArraySize(now);
-
     if (!there || !now || depth > MAX_DEPTH || (!objects && !arrays && !same_leaf(there, now)) ||
         (!arrays && cJSON_IsArray(there))) {
         if (there || now)

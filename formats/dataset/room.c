@@ -40,7 +40,6 @@ static bool is_foreign_manifest(const char *dir)
     cJSON *o = NULL;
     bool foreign = path && !vf_json_read(&o, path, MAX_MANIFEST, NULL)
                    && !cJSON_HasObjectItem(o, "format") && !cJSON_HasObjectItem(o, "shards");
-
     cJSON_Delete(o);
     free(path);
     return foreign;
@@ -56,7 +55,6 @@ static int look(strangers *s, const char *path, DIR *d, vc_err *err)
 {
     bool manifest = is_foreign_manifest(path);
     int rc = 0;
-
     for (struct dirent *e; (e = vc_dir_next(d, path, &rc, err));) {
         bool foreign = !strcmp(e->d_name, VF_MANIFEST) && manifest;
         s->dataset |= vf_is_writers(e->d_name) && !foreign;
@@ -73,7 +71,6 @@ static int look_in(strangers *s, const char *path, vc_err *err)
 {
     DIR *d = opendir(path);
     int rc = d ? look(s, path, d, err) : 0;
-
     if (d)
         closedir(d);
     return rc;
@@ -83,7 +80,6 @@ bool vf_dataset_there(const char *path)
 {
     strangers s = { 0 };
     int rc = look_in(&s, path, NULL);
-
     vc_buf_free(&s.names);
     return !rc && s.dataset;
 }
@@ -93,7 +89,6 @@ int vf_writer_room(const char *path, vc_err *err)
     strangers s = { 0 };
     int rc = look_in(&s, path, err);
     char *names = vc_buf_take(&s.names);
-
     if (!rc && s.n && !s.dataset)
         rc = vc_fail(err, VC_EUSAGE, "%s holds no dataset, but other files (%s%s): give a new or "
                      "an empty folder", path, names ? names : "", s.n > SHOWN ? ", ..." : "");

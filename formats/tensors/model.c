@@ -146,7 +146,6 @@ static int choose_file(char **file, const char *dir, vc_err *err)
     candidate *list = NULL;
     int n = 0;
     rest r = { 0 };
-
     *file = NULL;
     int rc = list_candidates(&list, &n, &r, dir, err);
     if (!rc && n)

@@ -38,7 +38,6 @@ const vf_view *vf_model_find(const vf_view *v, int n, const char *name)
 int vf_model_get(const vf_model *m, const char *name, vf_view *v, vc_err *err)
 {
     const vf_view *hit = vf_model_find(m->tensor, m->n, name);
-
     *v = hit ? *hit : (vf_view){ 0 };
     return hit ? 0 : vc_fail(err, VC_ENOENT, "no tensor %s", name);
 }

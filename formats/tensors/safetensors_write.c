@@ -36,7 +36,6 @@ static int by_layout(const void *pa, const void *pb)
 {
     const vf_view *a = *(const vf_view *const *)pa, *b = *(const vf_view *const *)pb;
     int ra = rank_of(a->dtype), rb = rank_of(b->dtype);
-
     return ra != rb ? (ra < rb) - (ra > rb) : strcmp(a->name, b->name);
 }
 
@@ -141,7 +140,6 @@ static int put_header(vc_buf *b, const vf_view **order, int n, const vf_meta *me
                       const char *xxh3, vc_err *err)
 {
     size_t at = 0;
-
     vc_buf_add(b, "\0\0\0\0\0\0\0\0{", 9);
     if (n_meta || xxh3)
         put_metadata(b, meta, n_meta, xxh3);
@@ -184,7 +182,6 @@ int vf_safetensors_pack(uint8_t **out, size_t *size, const vf_view *tensors, int
     const vf_view **order = NULL;
     vc_buf b = { 0 };
     char hex[33];
-
     *out = NULL;
     *size = 0;
     int rc = order_views(&order, tensors, n, err);
@@ -227,7 +224,6 @@ typedef struct stream {
 static int write_all(int fd, const void *data, size_t n)
 {
     const char *p = data;
-
     while (n) {
         ssize_t w = write(fd, p, n);
         if (w < 0 && errno != EINTR)
@@ -361,7 +357,6 @@ int vf_safetensors_stream(const char *path, const vf_view *tensors, int n, const
                           int n_meta, const vf_feed *feed, bool sealed, vf_sums *sums, vc_err *err)
 {
     stream s = { .tensors = tensors, .n = n, .feed = feed, .sums = sums, .fd = -1 };
-
     int rc = order_views(&s.order, tensors, n, err);
     if (!rc && (sealed || sums)) {
         s.hash = XXH3_createState();

@@ -385,7 +385,6 @@ static int none_fits(const vlat *v, const vf_dataset *d, const char *condition, 
     char keys[600] = ", ";
     size_t n = 2;
     bool about_buckets = condition && strstr(condition, "bucket");
-
     cJSON_ArrayForEach(o, list)
     {
         char key[80];

@@ -13,6 +13,7 @@ enum { MAX_CHAT = 1 << 24 };                 /* bytes of a file with a chat temp
 static int find_chat(const char **text, const cJSON *config, vc_err *err)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(config, "chat_template"), *o;
+
     if (!cJSON_IsArray(list))
         return vf_json_str_opt(config, "chat_template", text, err);
     cJSON_ArrayForEach(o, list) {

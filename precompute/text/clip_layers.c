@@ -94,12 +94,14 @@ static vt_tensor *attend(vt_ctx *g, const clip_config *c, const clip_layer *w, b
     vt_tensor *v = text_heads(g, vt_linear(g, y, &w->v), c->heads);
     vt_tensor *o = text_attention(g, q, k, v, t, texts, NULL, NULL, NULL,
                                   &(vt_attn){ .causal = causal });
+
     return vt_add(g, x, vt_linear(g, o, &w->out));
 }
 
 static vt_tensor *feed(vt_ctx *g, const clip_config *c, const clip_layer *w, vt_tensor *x)
 {
     vt_tensor *h = vt_linear(g, norm(g, c, x, &w->norm2), &w->fc1);
+
     h = c->act == CLIP_GELU ? vt_gelu_erf(g, h) : vt_quick_gelu(g, h);
     return vt_add(g, x, vt_linear(g, h, &w->fc2));
 }

@@ -202,6 +202,7 @@ vt_usage clip_vision_usage(const clip_vision *m) { return vt_usage_of(m->s.g); }
 static vt_tensor *rows_of(vt_ctx *g, vt_tensor *of, int64_t n)
 {
     int32_t *id = malloc((size_t)n * sizeof *id);
+
     if (!id)
         return vt_fail(g, VC_ENOMEM, "out of memory for %lld tokens", (long long)n);
 

@@ -100,6 +100,7 @@ static int digit(char c, uint32_t base)
 {
     int v = c >= '0' && c <= '9' ? c - '0'
             : base == 16 && (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+
     return v;
 }
 

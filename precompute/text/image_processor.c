@@ -104,6 +104,7 @@ static int make_default(image_processor *p, int side, vc_err *err)
     char *text = vc_format("{\"size\":%d,\"crop_size\":%d}", side, side);
     cJSON *o = text ? cJSON_Parse(text) : NULL;
     int rc = o ? read_fields(p, o, err) : vc_no_memory(err);
+
     cJSON_Delete(o);
     free(text);
     return rc;
@@ -139,6 +140,7 @@ void image_processor_hash(vf_hasher *h, const image_processor *p)
 static pillow_axis axis_of(const image_processor *p, int in, int shorter)
 {
     int out = (int)((double)p->size * in / shorter);
+
     return (pillow_axis){ in, out, (out - p->side) / 2, p->side };
 }
 

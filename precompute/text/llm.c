@@ -198,6 +198,7 @@ typedef struct row {
 static int axis_of(const llm_rope *r, int64_t j)
 {
     int axis = 0;
+
     for (int64_t end = r->section[0]; axis < 2 && j >= end; end += r->section[axis])
         axis++;
     return axis;
@@ -330,6 +331,7 @@ static vt_tensor *attend(const llm *m, const row *r, int64_t i, vt_tensor *x,
     const llm_config *c = &m->c;
     const layer *w = &m->layer[i];
     text_front front = { .n = r->from };
+
     if (r->blind)
         return x;
     vt_tensor *y = norm(g, c, x, w->norm1);
@@ -358,6 +360,7 @@ static vt_tensor *feed(vt_ctx *g, const llm_config *c, const layer *w, vt_tensor
     vt_tensor *y = norm(g, c, x, w->norm2);
     vt_tensor *gate = vt_silu(g, vt_linear(g, y, &w->gate));
     vt_tensor *h = vt_mul(g, gate, vt_linear(g, y, &w->up));
+
     return vt_add(g, x, vt_linear(g, h, &w->down));
 }
 

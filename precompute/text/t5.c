@@ -224,6 +224,7 @@ static vt_tensor *buckets(vt_ctx *g, int n)
 {
     int64_t count = 2 * (int64_t)n - 1;
     int32_t *b = malloc((size_t)count * sizeof *b);
+
     if (!b)
         return vt_fail(g, VC_ENOMEM, "out of memory for %lld distances", (long long)count);
 
@@ -240,6 +241,7 @@ static void bias_of(vt_ctx *g, vt_tensor *table, vt_tensor *of_distance, const t
                     int texts, vt_tensor **bias)
 {
     vt_tensor *b = vt_cast(g, vt_embedding(g, table, of_distance), VC_F32);
+
     b = vt_pack(g, vt_permute(g, b, (int[]){ 1, 0 }));
     for (int i = 0; i < texts; i++) {
         const int64_t n = t[i].n, zero = b ? (b->dim[1] - 1) / 2 : 0;
@@ -264,6 +266,7 @@ static vt_tensor *attend(vt_ctx *g, const config *c, const layer *w, vt_tensor *
     vt_tensor *v = text_heads(g, vt_linear(g, y, &w->v), c->heads);
     vt_tensor *o = text_attention(g, q, k, v, t, texts, bias, NULL, NULL,
                                   &(vt_attn){ .scale = 1.0f });
+
     return vt_add(g, x, vt_linear(g, o, &w->o));
 }
 
@@ -273,6 +276,7 @@ static vt_tensor *feed(vt_ctx *g, const config *c, const layer *w, vt_tensor *x)
     vt_tensor *y = norm(g, c, x, w->norm2);
     vt_tensor *gate = vt_gelu(g, vt_linear(g, y, &w->wi_0));
     vt_tensor *h = vt_mul(g, gate, vt_linear(g, y, &w->wi_1));
+
     return vt_add(g, x, vt_linear(g, h, &w->wo));
 }
 

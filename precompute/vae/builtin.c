@@ -49,6 +49,7 @@ struct vae {
 static double dct(int n, int freq_index, int x)
 {
     double pi = 3.14159265358979323846;
+
     return freq_index == 0 ? sqrt(1.0 / n)
                            : sqrt(2.0 / n) * cos((2 * x + 1) * freq_index * pi / (2.0 * n));
 }
@@ -97,6 +98,7 @@ static int builtin_open(vae **out, const encoder_opts *o, vae_info *info, vc_err
 static int need_planes(vae *v, int h, int w, vc_err *err)
 {
     size_t n = (size_t)3 * K * (size_t)h * (size_t)w;
+
     if (n <= v->planes_n)
         return 0;
     free(v->planes);
@@ -123,6 +125,7 @@ static void to_ycc(float *y, float *cb, float *cr, const float *rgb, size_t n)
 static uint8_t to_u8(float x)
 {
     float v = (x + 1.0f) * 127.5f;
+
     return (uint8_t)(v <= 0 ? 0 : v >= 255 ? 255 : v + 0.5f);
 }
 
@@ -140,6 +143,7 @@ static void from_ycc(uint8_t *rgb, const float *y, const float *cb, const float 
 static float block_dot(const float *p, int stride, const float *basis)
 {
     float s = 0;
+
     for (int y = 0; y < S; y++)
         for (int x = 0; x < S; x++)
             s += p[y * stride + x] * basis[y * S + x];

@@ -307,6 +307,7 @@ static int fill_slab(void *arg, const vae_tile *t, vc_err *err)
 static int run_time(const vae_tiles *p, slab *b, int i, int *t, vc_err *err)
 {
     span s = { i * p->step[0], source_size(p, 0, i), 0, b, fill_slab, NULL };
+
     s.frames = p->frames(p->arg, s.n);
     int rc = run_span(p, &s, NULL, err);
     if (rc)

@@ -168,6 +168,7 @@ typedef struct job {
 static uint8_t to_u8(float x)
 {
     float v = rintf(fminf(fmaxf(x * 0.5f + 0.5f, 0), 1) * 255);
+
     return v > 0 ? (uint8_t)v : 0;             /* NaN becomes 0 */
 }
 

@@ -232,7 +232,6 @@ static void run_crowd(size_t items, size_t bytes, int most)
     crowd *c = calloc(1, sizeof *c);
     member producer[PRODUCERS] = { 0 }, consumer[CONSUMERS] = { 0 };
     pthread_t t[PRODUCERS + CONSUMERS];
-
     c->q = open_queue(items, bytes);
     c->most = most;
     vc_queue_producers(c->q, PRODUCERS);

@@ -33,6 +33,7 @@ enum { COUNTS = sizeof counts / sizeof *counts };
 static float value(int r, size_t i)
 {
     uint32_t h = (uint32_t)(i * 2654435761u) ^ (uint32_t)(r + 1) * 40503u;
+
     return (float)((int32_t)(h * 2246822519u) % 100003) * (r % 2 ? 1e-3f : 7.0f);
 }
 
@@ -40,6 +41,7 @@ static vc_comm *device_comm(double patience)
 {
     const vc_comm_device_opts o = { .second = second, .all = all, .patience = patience };
     vc_comm *c;
+
     OK(vc_comm_device(&c, all, &o, &err));
     assert_int_equal(vc_comm_rank(c), rank);
     assert_int_equal(vc_comm_size(c), size);
@@ -50,6 +52,7 @@ static int finish(vc_comm *c, vc_err *err)
 {
     bool busy;
     int rc;
+
     while (!(rc = vc_comm_look(c, &busy, err)) && busy)
         nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
     return rc;
@@ -60,6 +63,7 @@ static float *rows(float **host, size_t n)
 {
     vc_err err = { 0 };
     float *x = vt_values_new(g, n, &err);
+
     *host = malloc(n * sizeof **host);
     assert_non_null(x);
     for (size_t i = 0; i < n; i++)
@@ -203,6 +207,7 @@ int main(int argc, char **argv)
     vc_err err = { 0 };
     const vc_comm_start start = { .program = "test", .patience = VC_COMM_PATIENCE };
     const vt_options o = { .device = "host", .threads = 1 };
+
     if (vc_comm_open(&all, &start, &err) || vt_open(&g, &o, &err) ||
         vt_second_stream_open(&second, g, &err)) {
         fprintf(stderr, "%s\n", err.text);

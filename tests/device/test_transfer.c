@@ -86,6 +86,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) { return (void)s, cudaSuccess; }
 cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
     const stream *x = (const stream *)(const void *)s;
+
     while (x->first < x->n)
         run_some();
     return cudaSuccess;
@@ -105,12 +106,14 @@ cudaError_t cudaEventDestroy(cudaEvent_t e) { return (void)e, cudaSuccess; }
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 {
     event *x = (event *)(void *)e;
+
     put((stream *)(void *)s, (op){ .kind = RECORD, .e = x, .which = ++x->recorded });
     return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t e)
 {
     const event *x = (const event *)(const void *)e;
+
     while (x->done < x->recorded)
         run_some();
     return cudaSuccess;
@@ -118,6 +121,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t e)
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags)
 {
     event *x = (event *)(void *)e;
+
     (void)flags;
     put((stream *)(void *)s, (op){ .kind = WAIT, .e = x, .which = x->recorded });
     return cudaSuccess;
@@ -125,6 +129,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags)
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
 {
     const event *a = (const event *)(const void *)from, *b = (const event *)(const void *)to;
+
     *ms = b->at - a->at;
     return a->done < a->recorded || b->done < b->recorded ? cudaErrorNotReady : cudaSuccess;
 }

@@ -39,7 +39,6 @@ static void assert_bytes(const vf_row *r, const columnar_row *want)
     uint8_t *bytes = NULL, some[16];
     size_t n = sizeof some;
     vc_err err;
-
     if (part.column) {
         assert_ok(vf_columnar_value(part.values, &part, &bytes, &n, &err), &err);
     } else {
@@ -58,7 +57,6 @@ static void assert_bytes(const vf_row *r, const columnar_row *want)
 static void assert_row(const vf_row *r, const columnar_row *want, bool direct, const char *base)
 {
     char path[64];
-
     if (!want->bytes && !(want->path && !direct)) {
         assert_non_null(r->bad);
         assert_non_null(strstr(r->bad, "no medium"));
@@ -125,7 +123,6 @@ static void test_text(void **state)
     char *path = vc_path_join(*state, "l.parquet");
     vf_metadata m;
     vc_err err;
-
     assert_int_equal(columnar_make(path, "parquet", rows, N_ROWS), 0);
     assert_ok(vf_metadata_read(&m, path, &opts, &err), &err);
     assert_int_equal(m.n, N_ROWS);
@@ -171,7 +168,6 @@ static void test_compressed(void **state)
     char *path = vc_path_join(*state, "l.feather");
     vf_metadata m;
     vc_err err;
-
     assert_int_equal(columnar_make(path, "file lz4", rows, 1), 0);
     assert_ok(vf_metadata_read(&m, path, &opts, &err), &err);
     assert_non_null(strstr(m.rows[0].bad, "scripts/unpack_parquet.py"));
@@ -186,7 +182,6 @@ static void test_many_files(void **state)
     char data[24][8], name[32], *path;
     vf_metadata m;
     vc_err err;
-
     for (int f = 0; f < 12; f++) {
         columnar_row two[2];
         for (int i = 0; i < 2; i++) {
@@ -259,7 +254,6 @@ static void make_file(const char *root, const char *file)
     char *parent = vc_format("%.*s", (int)(vc_path_base(path) - path), path);
     const columnar_row row = { name, "a.mp4", "x", 1 };
     vc_err err;
-
     assert_ok(vc_mkdirs(parent, &err), &err);
     if (text)
         assert_ok(vc_file_write(path, text + 1, strlen(text + 1), &err), &err);
@@ -274,7 +268,6 @@ static void make_file(const char *root, const char *file)
 static void test_folders(void **state)
 {
     static const vf_metadata_opts opts = { 0 };
-
     for (int i = 0; i < COUNT(folders); i++) {
         const folder *f = &folders[i];
         char captions[256] = "", *root = vc_format("%s/f%d", (char *)*state, i);
@@ -310,7 +303,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const vf_metadata_opts opts = { .allow_empty_captions = true };
     vf_metadata m;
     vc_err err;
-
     FILE *f = fopen(damaged, "wb");              /* vc_file_write waits for the disk */
     assert_true(f && fwrite(data, 1, size, f) == size && !fclose(f));
     if (vf_metadata_read(&m, damaged, &opts, &err))

@@ -106,7 +106,6 @@ static void values(void **state)
                       "\"kinds\":[\"none\",\"fold\"],\"halves\":[false,true,true]}");
     config c = fresh();
     vc_err err = { 0 };
-
     (void)state;
     assert_int_equal(vf_json_add_int(o, "frames", 4), 0);       /* raw digits */
     assert_ok(vf_config_read(&c, rows, o, &err), &err);
@@ -271,7 +270,6 @@ static void folders(void **state)
     char *path = vc_path_join(dir, "config.json");
     cJSON *o = NULL;
     vc_err err = { 0 };
-
     assert_int_equal(vf_json_read_in_opt(&o, dir, "config.json", 1 << 20, &err), 0);
     assert_null(o);
     assert_fails(vf_json_read_in(&o, dir, "config.json", 1 << 20, &err), VC_ENOENT, &err, path);

@@ -127,7 +127,6 @@ static void put(const folder *dir, const char *file)
     char *name = vc_format("%s/%.*s", dir->path, (int)(text ? text - file : (long)strlen(file)),
                            file);
     char *parent = vc_format("%.*s", (int)(vc_path_base(name) - name), name);
-
     assert_int_equal(vc_mkdirs(parent, NULL), 0);
     assert_int_equal(vc_file_write(name, text ? text + 1 : "", text ? strlen(text + 1) : 0, NULL),
                      0);
@@ -139,7 +138,6 @@ static char *rows_as_text(const folder *dir, const vf_metadata *m)
 {
     static char text[4096];
     size_t n = 0, own = strlen(dir->path);
-
     for (int64_t i = 0; i < m->n; i++) {
         const vf_row *r = &m->rows[i];
         const char *file = strncmp(r->file, dir->path, own) ? r->file : r->file + own + 1;
@@ -161,7 +159,6 @@ static void check(const folder *dir, const layout *l)
     vf_metadata m;
     vc_err err = { 0 };
     vf_metadata_opts opts = { .caption_columns = l->caption_columns, .data_dir = l->data_dir };
-
     for (int i = 0; l->files[i]; i++)
         put(dir, l->files[i]);
     int rc = vf_metadata_read(&m, dir->path, &opts, &err);
@@ -188,7 +185,6 @@ static void check(const folder *dir, const layout *l)
 static void test_layouts(void **state)
 {
     const folder *all = *state;
-
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
         folder dir;
         snprintf(dir.path, sizeof dir.path, "%.100s/%zu", all->path, i);
@@ -228,7 +224,6 @@ static void test_many(void **state)
 static size_t tar_member(char *to, const char *name, char type, const char *text, size_t n)
 {
     unsigned sum = 0;
-
     memset(to, 0, 512);
     snprintf(to, 100, "%s", name);
     if (type == '1' || type == '2') {
@@ -283,7 +278,6 @@ static const struct { const char *path, *text, *caption, *from, *bad; } tarred[]
 static size_t make_tar(char *to)
 {
     size_t n = 0;
-
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
         n += tar_member(to + n, members[i].name, members[i].type, members[i].text,
                         strlen(members[i].text));
@@ -299,7 +293,6 @@ static void test_tar(void **state)
     char *path = vc_path_join(dir->path, "x.tar");
     vf_metadata m;
     vc_err err = { 0 };
-
     assert_int_equal(vc_file_write(path, text, n, NULL), 0);
     for (int whole = 0; whole < 2; whole++) {
         assert_int_equal(vf_metadata_read(&m, whole ? dir->path : path, &(vf_metadata_opts){ 0 },
@@ -381,7 +374,6 @@ static const struct {
 static size_t put_members(char *to, const char *const *member)
 {
     size_t n = 0;
-
     for (int i = 0; i < 16 && member[i]; i++) {
         size_t name = strcspn(member[i], "=>~");
         const char *text = member[i] + name + 1;
@@ -399,7 +391,6 @@ static void test_tar_order(void **state)
     const folder *dir = *state;
     static char tar[1 << 16], rows[4096];
     char *path = vc_path_join(dir->path, "x.tar");
-
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
         vf_metadata m;
         size_t n = put_members(tar, orders[i].members), at = 0;
@@ -427,7 +418,6 @@ static void test_tar_damage(void **state)
     static char good[1 << 16], text[1 << 16];
     size_t whole = make_tar(good);
     char *path = vc_path_join(dir->path, "x.tar");
-
     for (size_t i = 0; i < whole + whole / 64; i++) {
         size_t n = i < whole ? whole : (i - whole) * 64;
         vf_metadata m;

@@ -139,7 +139,6 @@ static void join(char *to, char *const *list, int n)
 static void test_rows(void **state)
 {
     vf_metadata_opts opts = { .file_keys = "image, clip", .allow_empty_captions = true };
-
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         vf_metadata m;
         vc_err err;
@@ -169,7 +168,6 @@ static void test_rows(void **state)
 static void check_fields(const vf_row *r)
 {
     char tags[64];
-
     assert_null(r->bad);
     assert_int_equal(r->width, 640);
     assert_int_equal(r->height, 360);
@@ -201,7 +199,6 @@ static void test_fields(void **state)
                               .extra_inputs = "ref,none", .allow_empty_captions = true };
     vf_metadata m;
     vc_err err;
-
     assert_int_equal(folder_read(*state, &m, "csv", csv, sizeof csv - 1, &opts, &err), 0);
     check_fields(&m.rows[0]);
     assert_string_equal(m.rows[0].extra[2].value, "r.png");
@@ -263,7 +260,6 @@ static const struct {
 static void test_refused(void **state)
 {
     const vf_metadata_opts strict = { 0 };
-
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         vf_metadata m;
         vc_err err;
@@ -395,7 +391,6 @@ static void expect_middle_bad(const folder *dir, const char *ext, const char *te
 {
     vf_metadata m;
     vc_err err;
-
     assert_int_equal(folder_read(dir, &m, ext, text, n, NULL, &err), 0);
     assert_int_equal(m.n, 3);
     for (int i = 0; i < 3; i++) {

@@ -24,7 +24,6 @@ static uint8_t *container(const char *header, size_t data, size_t *size)
 {
     size_t n = strlen(header);
     uint8_t *p = calloc(1, 8 + n + data);
-
     for (int i = 0; i < 8; i++)
         p[i] = (uint8_t)((uint64_t)n >> 8 * i);
     memcpy(p + 8, header, n);

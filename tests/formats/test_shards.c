@@ -18,7 +18,6 @@ static void read_sample(const vf_dataset *d, uint32_t i)
     vf_safetensors *st;
     vf_view mean;
     vf_key k;
-
     assert_int_equal(e->number, i);
     assert_int_equal(e->f, i % 3 ? 3 : 1);
     assert_int_equal(!!(e->flags & VF_ENTRY_VIDEO), i % 3 != 0);

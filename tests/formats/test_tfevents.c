@@ -126,7 +126,6 @@ static void test_records(void **state)
     vf_tfevents *t;
     vc_err err;
     struct dirent **list;
-
     assert_int_equal(vf_tfevents_open(&t, dir, 1, &err), 0);
     assert_int_equal(vf_tfevents_scalar(t, 1, "loss", 0.5f, &err), 0);
     assert_int_equal(vf_tfevents_scalar(t, 300, "lr", -2.0f, &err), 0);
@@ -153,7 +152,6 @@ static void test_resume(void **state)
     vf_tfevents *t;
     vc_err err;
     struct dirent **list;
-
     assert_int_equal(vc_file_write(ahead, "", 0, NULL), 0);
     for (int64_t step = 1; step <= 501; step += 500) {
         assert_int_equal(vf_tfevents_open(&t, *state, step, &err), 0);
@@ -176,7 +174,6 @@ static void test_full_disk(void **state)
     vf_tfevents *t;
     vc_err err;
     struct dirent **list;
-
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(vf_tfevents_open(&t, *state, 1, &err), 0);
     getrlimit(RLIMIT_FSIZE, &old);

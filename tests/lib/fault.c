@@ -152,7 +152,6 @@ static void run_the_command(void)
 {
     char *line[] = { (char *)"sh", (char *)"-c", run_command, NULL }, *clean[1024];
     int n = 0, status = -1;
-
     for (char **e = environ; *e && n < 1023; e++)
         if (strncmp(*e, "LD_PRELOAD=", 11) && strncmp(*e, "VLT_FAULT", 9))
             clean[n++] = *e;

@@ -15,7 +15,6 @@ void folder_put(const folder *dir, const char *name, const void *text, size_t n)
 {
     char *path = vc_path_join(dir->path, name);
     char *parent = vc_format("%.*s", (int)(vc_path_base(path) - path), path);
-
     assert_int_equal(vc_mkdirs(parent, NULL), 0);
     assert_int_equal(vc_file_write(path, text, n, NULL), 0);
     free(parent);
@@ -27,7 +26,6 @@ int folder_read(const folder *dir, vf_metadata *m, const char *ext, const char *
 {
     static const vf_metadata_opts none = { .allow_empty_captions = true };
     char *name = vc_format("list.%s", ext), *path = vc_path_join(dir->path, name);
-
     *err = (vc_err){ 0 };
     folder_put(dir, name, text, n);
     int rc = vf_metadata_read(m, path, opts ? opts : &none, err);

@@ -148,7 +148,6 @@ void golden_model(const vf_safetensors *f, const char *dir, vc_dtype dtype)
     vc_err err = { 0 };
     cJSON *weights = golden_json(f, "weights");
     int n = 0;
-
     assert_non_null(config);
     assert_ok(vc_mkdirs(dir, &err) || vc_file_write(path, config, strlen(config), &err), &err);
     const cJSON *shape;

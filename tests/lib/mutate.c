@@ -74,7 +74,6 @@ size_t mutate(uint8_t *buf, size_t n, size_t cap, uint32_t seed, uint32_t round)
 {
     vc_draws d = vc_draws_of(seed, round, 0, 0);
     uint32_t times = 1 + vc_draw_int(&d, 4);
-
     for (uint32_t i = 0; i < times; i++)
         n = change(&d, buf, n, cap);
     return n;
@@ -85,7 +84,6 @@ void mutate_run(const void *data, size_t n, uint32_t seed, uint32_t rounds,
 {
     size_t cap = n * 2 + 64;
     uint8_t *buf = malloc(cap);
-
     for (uint32_t r = 0; buf && r < rounds; r++) {
         memcpy(buf, data, n);
         size_t m = mutate(buf, n, cap, seed, r);

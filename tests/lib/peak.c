@@ -9,7 +9,6 @@ int main(int argc, char **argv)
 {
     struct rusage used;
     int status;
-
     if (argc < 3)
         return 2;
     pid_t child = fork();

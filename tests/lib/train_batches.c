@@ -13,7 +13,6 @@ vtrain_loader *batches_open(const vtrain_data *d, vtrain_loader_opts o)
 {
     vc_err err = { 0 };
     vtrain_loader *l;
-
     o.plan.batch = o.plan.batch ? o.plan.batch : 2;
     o.threads = o.threads ? o.threads : 1;
     o.ahead = o.ahead ? o.ahead : 2;
@@ -26,7 +25,6 @@ const vtrain_batch *batches_next(vtrain_loader *l)
     const vtrain_batch *b;
     vc_err err = { 0 };
     double waited;
-
     assert_ok(vtrain_loader_next(l, &b, &waited, &err), &err);
     assert_true(waited >= 0);
     return b;

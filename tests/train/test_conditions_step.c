@@ -123,7 +123,6 @@ static int check_step(vtrain *t, const vtrain_batch *b)
     vc_err err = { 0 };
     vt_usage dry, real;
     int64_t place = b->rows * b->dim[2] * AREA;
-
     assert_ok(vtrain_micro_run(t, &m, false, &err), &err);
     real = vt_usage_of(t->g);
     assert_true(fabs((double)m.loss - loss_of(b, level.sigma)) < 1e-4 * (double)m.loss);

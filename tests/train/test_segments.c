@@ -35,7 +35,6 @@ static vtrain_data *open_data(const toy_sample *list, int n)
     const vtrain_data_opts o = { .paths = &paths, .dataset_repeat = 1 };
     vtrain_data *d;
     vc_err err = { 0 };
-
     toy_make(&t);
     assert_ok(vtrain_data_open(&d, &o, &note, &err), &err);
     free(note);
@@ -50,7 +49,6 @@ static void check_row(const vtrain_batch *b, int r, int64_t least)
     const vtrain_text *t = &b->text[0];
     const char *prompt = b->dropped[r] && !s->segments ? "" : s->caption[0];
     const int64_t rows = s->segments ? s->segments * TOY_TOKENS : toy_tokens(prompt);
-
     assert_int_equal(b->dim[2], s->f);
     assert_int_equal(t->length[r], rows);
     assert_int_equal(t->n, s->segments || rows > least ? rows : least);
@@ -66,7 +64,6 @@ static void check_batches(const vtrain_data *d, double dropout, int64_t least)
     vtrain_loader *l = batches_open(d, (vtrain_loader_opts){ .end = 20, .threads = 2, .check = true,
                                                              .caption_dropout = dropout });
     int seen[COUNT(samples)] = { 0 };
-
     for (const vtrain_batch *b; (b = batches_next(l)); vtrain_loader_give_back(l, b))
         for (int r = 0; r < b->rows; r++) {
             check_row(b, r, least);

@@ -473,7 +473,6 @@ static void test_pooled_slots(void **state)
 {
     static const toy_sample one[] = { { .number = 0, .f = 2, .h = 4, .w = 4, .caption = { "a" } } };
     const char *dir = *state;
-
     for (int slot = 0; slot < 2; slot++) {
         char *path = vc_format("%s/pooled-%d.lmdb", dir, slot);
         char *args =

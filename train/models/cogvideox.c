@@ -352,7 +352,6 @@ vt_tensor *cogvideox_run(vt_ctx *g, const void *model, const void *weights, vt_t
     vt_tensor *x = in[COG_X], *h;
     float eps = (float)m->c.eps;
     int64_t n = vt_own_before(g, text_tokens(g, m, x));
-
     nn_groups e = expert(g, in[COG_TIME], &w->mod1, n);
     h = nn_modulate(g, x, &w->norm1, &e, eps);
     h = mix(g, model, weights, h, in);

@@ -170,7 +170,6 @@ static void make_rope(vt_ctx *g, const qwen *m, vt_tensor *const *x, int n, int6
 {
     nn_axis picture[PICTURES][3], prompt[3];
     int64_t behind = 0;
-
     for (int k = 0; k < n; k++) {
         const int64_t side[2] = { x[k]->dim[3] / PATCH, x[k]->dim[4] / PATCH };
         picture[k][0] = (nn_axis){ 1, (double)k, 1, m->axis[0] / 2 };

@@ -144,7 +144,6 @@ static unsigned roles_beside(const wan *m)
 {
     const unsigned control = 1u << VC_ROLE_CONTROL;
     const int64_t c = m->out_channels, beside = m->in_channels - c;
-
     if (beside == c + MASK_CHANNELS)
         return 1u << VC_ROLE_VIDEO | 1u << VC_ROLE_MASK;
     return beside == c ? control : beside == 2 * c ? control | 1u << VC_ROLE_IMAGE : 0;

@@ -142,7 +142,6 @@ int vtrain_ckpt_commit(const char *out, int64_t step, int64_t limit, int64_t bes
     char *tmp = vtrain_ckpt_folder(out, step, ".tmp"), *path = vtrain_ckpt_folder(out, step, ""),
          *old = vtrain_ckpt_folder(out, step, ".old");
     int rc = tmp && path && old ? 0 : vc_fail(err, VC_ENOMEM, "%s: out of memory", out);
-
     if (!rc && !vtrain_ckpt_is_complete(tmp))
         rc = vc_fail(err, VC_EINVAL, "%s: " VTRAIN_STATE_FILE " is missing", tmp);
     if (!rc)

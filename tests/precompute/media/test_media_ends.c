@@ -46,7 +46,6 @@ static void pictures_read(pictures *p, const char *file)
     media *m;
     media_info info;
     vc_err err = { 0 };
-
     *p = (pictures){ .n = 0 };
     if (media_open(&m, clip_path(file), &info, &err))
         return;
@@ -67,7 +66,6 @@ static void pictures_read(pictures *p, const char *file)
 static void make(const char *name, int from, int n, const char *args)
 {
     char all[512];
-
     snprintf(all, sizeof all, "-vf trim=start_frame=%d,setpts=PTS-STARTPTS,noise=alls=60:allf=t "
              "-frames:v %d %s", from, n, args);
     clip_ffmpeg(clip_dir, all, name);
@@ -77,7 +75,6 @@ static void make(const char *name, int from, int n, const char *args)
 static void check(const char *file, const pictures *whole, int n, size_t at)
 {
     pictures p;
-
     pictures_read(&p, file);
     for (int i = 0; i < p.n && i < n; i++)
         if (p.rgb[i] && (i >= whole->n || memcmp(p.rgb[i], whole->rgb[i], CLIP_BYTES)))
@@ -140,7 +137,6 @@ static void check_joins(const char *args, int n)
     size_t size, more;
     pictures whole;
     int counts = 0;
-
     make("first.ts", 0, n, args);
     make("second.ts", n, PICTURES, args);
     pictures_read(&whole, "first.ts");

@@ -223,7 +223,6 @@ static void test_formats(void **state)
     const enum AVPixelFormat both[] = { AV_PIX_FMT_VAAPI, AV_PIX_FMT_CUDA, AV_PIX_FMT_YUV420P,
                                         AV_PIX_FMT_NONE };
     const enum AVPixelFormat without[] = { AV_PIX_FMT_VAAPI, AV_PIX_FMT_YUV420P, AV_PIX_FMT_NONE };
-
     (void)state;
     assert_int_equal(media_gpu_use(&v, dec), 0);
     dec->sw_pix_fmt = AV_PIX_FMT_YUV420P;

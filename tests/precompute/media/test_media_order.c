@@ -464,7 +464,6 @@ static void test_cut_before_join(void **state)
     uint8_t rgb[CLIP_BYTES];
     const int64_t cut = 48, last = CLIP_FRAMES - 1;
     const media_fit fit = { .rh = CLIP_H, .rw = CLIP_W, .h = CLIP_H, .w = CLIP_W };
-
     (void)state;
     if (!clip_have_ffmpeg())
         skip();

@@ -74,7 +74,6 @@ static double curve(double x, media_tonemap method, double peak)
     /* the fraction (p x + q) / (x + r) with the value k and the slope 1 at k, and 1 at the peak */
     const double k = 0.3, r = (k * k - 2 * k * peak + peak) / (peak - 1);
     const double p = k + (k + r), q = k * (k + r) - p * k;
-
     switch (method) {
     case MEDIA_TONEMAP_REINHARD: return x / (1 + x) / (peak / (1 + peak));
     case MEDIA_TONEMAP_MOBIUS: return x <= k ? x : (p * x + q) / (x + r);
@@ -130,7 +129,6 @@ static AVFrame *make_frame(int transfer, double (*v)[3])
 {
     const double kr = 0.2627, kb = 0.0593, kg = 1 - kr - kb;
     AVFrame *f = new_frame(AV_PIX_FMT_YUV444P10LE, W, H, transfer);
-
     for (int i = 0; i < PIXELS; i++) {
         double s[3];
         signal_of(s, i / W, i % W);

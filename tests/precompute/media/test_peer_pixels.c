@@ -20,7 +20,6 @@ static uint8_t *noise(int h, int w, uint64_t seed)
     size_t n = (size_t)h * (size_t)w * 3;
     uint8_t *p = malloc(n);
     vc_draws d = vc_draws_of(seed, 0, 0, 0);
-
     assert_non_null(p);
     for (size_t i = 0; i < n; i++)
         p[i] = (uint8_t)vc_draw_int(&d, 256);
@@ -31,7 +30,6 @@ static uint8_t *noise(int h, int w, uint64_t seed)
 static double sample(const uint8_t *src, int h, int w, double y, double x, int c)
 {
     double fy = floor(y), fx = floor(x), sum = 0;
-
     for (int dy = 0; dy < 2; dy++)
         for (int dx = 0; dx < 2; dx++) {
             int sy = (int)fmin(fmax(fy + dy, 0), h - 1), sx = (int)fmin(fmax(fx + dx, 0), w - 1);

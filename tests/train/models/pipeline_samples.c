@@ -87,7 +87,6 @@ void pipeline_set_make(toy t, const vf_safetensors *gold, int frames)
     vf_writer *w = toy_open(&t, 0, true);
     vc_err err = { 0 };
     cJSON *o = cJSON_CreateObject(), *conditions = cJSON_AddObjectToObject(o, "conditions");
-
     for (int i = 0; i < t.n; i++)
         toy_put(w, &t, &t.sample[i]);
     cJSON_AddStringToObject(o, "prompt", "a disc");
@@ -140,7 +139,6 @@ vf_safetensors *pipeline_sample_check(const char *path, const vf_safetensors *go
     vf_safetensors *f;
     vc_err err = { 0 };
     vf_view v, want = named(gold, "latents", "latents");
-
     assert_ok(vf_safetensors_open(&f, path, &err), &err);
     assert_ok(vf_safetensors_get(f, "latents", &v, &err), &err);
     assert_int_equal(v.nd, want.nd);

@@ -119,7 +119,6 @@ static bool trains_on_mean(const char *dir, const char *model)
     vf_safetensors *f;
     vf_view v;
     vc_err err = { 0 };
-
     char *out = vc_format("%s/out-%s-%s", dir, set, model);
     assert_ok(vc_remove_tree(out, &err), &err);
     assert_ok(pipeline_run(dir, set, model, more, &err), &err);

@@ -93,7 +93,6 @@ static void check(const char *dir, const struct model *m)
                     .per_channel = true, .train_mode = m->roles ? "i2v" : "normal",
                     .conditions = m->roles, .mask_channels = MASKS, .embeds = m->embeds };
     vc_err err = { 0 };
-
     if (two)
         make_opposite(dir);
     else
