@@ -9,7 +9,6 @@
 #include "common/os/file.h"
 #include "formats/keys/keymap.h"
 #include "precompute/encode/input.h"
-#include "precompute/media/write.h"
 
 enum { TRACES = 3 + 4 * (VC_ROLES - 1) };
 
@@ -35,6 +34,7 @@ struct prep_encoder {
                                       * that it is through with */
     vf_keymap made;                  /* keys of the values that this encoder made, with the turns
                                       * of their jobs */
+    prep_recent recent;
     trace_set trace;
 };
 
@@ -503,24 +503,6 @@ static int encode_seen(prep_encoder *e, prep_job *j, int v, vc_err *err)
 
 /* ---- a job ---- */
 
-static int thumbnail(const prep_encoder *e, prep_job *j, vc_err *err)
-{
-    const vb_choice *c = &j->clip.choice;
-    int side = (int)e->p->c.thumbnails, h, w;
-    uint8_t *small = NULL, *first;
-
-    if (!side || !j->want_thumb)
-        return 0;
-    int rc = prep_frames_rgb(&j->pixels, 0, &first, err);
-    if (!rc)
-        rc = media_shrink(&small, &h, &w, first, c->target_h, c->target_w, side, err);
-    free(first);
-    if (!rc)
-        rc = media_jpeg(&j->thumb, &j->thumb_bytes, small, h, w, 85, err);
-    free(small);
-    return rc;
-}
-
 /* Whether an earlier job that is put before this one, or an earlier value of this job, has the key:
  * a still is its own first frame. */
 static bool is_made(const prep_encoder *e, const prep_job *j, int v)
@@ -552,7 +534,19 @@ static bool makes(const prep_encoder *e, const prep_job *j, int v)
 {
     const bool traced = e->p->c.trace_dir && j->item;
 
-    return j->need & VC_ROLE_BIT(v) && (traced || !is_made(e, j, v));
+    return j->need & VC_ROLE_BIT(v) && !j->value[v] && (traced || !is_made(e, j, v));
+}
+
+/* Copies the values that jobs of later turns have. */
+static int copy_made(const prep_encoder *e, prep_job *j, vc_err *err)
+{
+    uint64_t turn;
+    int rc = 0;
+
+    for (int v = 0; !rc && v < VC_ROLES; v++)
+        if (makes(e, j, v) && vf_keymap_get(&e->made, j->key[v], &turn))
+            rc = prep_recent_copy(&e->recent, j, v, turn, err);
+    return rc;
 }
 
 static double frames_for_vae(const prep_encoder *e, const prep_job *j)
@@ -569,7 +563,7 @@ static double frames_for_vae(const prep_encoder *e, const prep_job *j)
 int prep_encode(prep_encoder *e, prep_job *j, uint64_t *n, vc_err *err)
 {
     bool traced = e->p->c.trace_dir && j->item;
-    int rc = 0;
+    int rc = traced ? 0 : copy_made(e, j, err);
 
     *n = 0;
     e->passed = 0;
@@ -584,12 +578,14 @@ int prep_encode(prep_encoder *e, prep_job *j, uint64_t *n, vc_err *err)
         *n += v != VC_ROLE_CLIP;
     }
     if (!rc)
-        rc = thumbnail(e, j, err);
+        rc = prep_job_thumbnail(e->p, j, err);
     if (!rc && traced)
         rc = write_trace(e, j, err);
     for (int v = 0; !rc && v < VC_ROLES; v++)
         if (j->value[v])
             rc = vf_keymap_put(&e->made, j->key[v], j->turn, err);
+    if (!rc && j->item)                          /* a prompt's values are put at once */
+        prep_recent_add(&e->recent, j);
     clear_trace(&e->trace);
     prep_job_close(j);
     return rc;

@@ -35,6 +35,18 @@ void prep_job_begin(prep_job *j, const vprep_item *it);
 void prep_job_settle(const vprep *p, prep_job *j);
 /* Opens the reference pictures that are needed. */
 int prep_job_references(const vprep *p, prep_job *j, vc_err *err);
+/* Makes the thumbnail of the first frame, where one is wanted. */
+int prep_job_thumbnail(const vprep *p, prep_job *j, vc_err *err);
+/* The last jobs that were encoded, by their turns: each stays in memory until its turn. */
+enum { PREP_RECENT = 1024 };
+typedef struct prep_recent {
+    const prep_job *job[PREP_RECENT];
+    uint32_t turn[PREP_RECENT];
+} prep_recent;
+void prep_recent_add(prep_recent *r, const prep_job *j);
+/* Copies j's value v from the job of a later turn, which has a value of this key; where that job is
+ * no longer among the last ones, j->value[v] stays NULL. VC_ENOMEM. */
+int prep_recent_copy(const prep_recent *r, prep_job *j, int v, uint64_t turn, vc_err *err);
 /* The size of a value: the clip's, or the reference picture's own. */
 const vb_choice *prep_job_size(const prep_job *j, vc_role role);
 /* The bytes of pixels that are in memory, and whether a frame could not be read. */
@@ -65,8 +77,8 @@ void prep_encoder_watch(prep_encoder *e, prep_told *told, void *arg);
 double prep_encoder_seconds(const prep_encoder *e);
 
 /* Encodes the values that j needs and writes its trace. A value that an earlier job of this encoder
- * has is not encoded again if that job's turn comes before, so jobs are put in the order of their
- * turns. Closes j's frames.
+ * has is not encoded again: j is put without it if that job's turn comes before, else j gets a copy.
+ * So jobs are put in the order of their turns, and are not freed before. Closes j's frames.
  * *n: the number of encoded values besides the clip. */
 int prep_encode(prep_encoder *e, prep_job *j, uint64_t *n, vc_err *err);
 

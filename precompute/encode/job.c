@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "precompute/encode/encode.h"
+#include "precompute/media/write.h"
 
 void prep_job_begin(prep_job *j, const vprep_item *it)
 {
@@ -38,6 +39,50 @@ int prep_job_references(const vprep *p, prep_job *j, vc_err *err)
             rc = prep_frames_open(&j->reference[k].pixels, p, j->item, clip, which, 1, err);
     }
     return rc;
+}
+
+int prep_job_thumbnail(const vprep *p, prep_job *j, vc_err *err)
+{
+    const vb_choice *c = &j->clip.choice;
+    int side = (int)p->c.thumbnails, h, w;
+    uint8_t *small = NULL, *first;
+
+    if (!side || !j->want_thumb)
+        return 0;
+    int rc = prep_frames_rgb(&j->pixels, 0, &first, err);
+    if (!rc)
+        rc = media_shrink(&small, &h, &w, first, c->target_h, c->target_w, side, err);
+    free(first);
+    if (!rc)
+        rc = media_jpeg(&j->thumb, &j->thumb_bytes, small, h, w, 85, err);
+    free(small);
+    return rc;
+}
+
+void prep_recent_add(prep_recent *r, const prep_job *j)
+{
+    r->job[j->turn % PREP_RECENT] = j;
+    r->turn[j->turn % PREP_RECENT] = j->turn;
+}
+
+int prep_recent_copy(const prep_recent *r, prep_job *j, int v, uint64_t turn, vc_err *err)
+{
+    const prep_job *of = turn > j->turn && r->turn[turn % PREP_RECENT] == turn
+                         ? r->job[turn % PREP_RECENT] : NULL;
+    int u = 0;
+
+    while (of && u < VC_ROLES &&
+           !(of->value[u] && !memcmp(&of->key[u], &j->key[v], sizeof j->key[v])))
+        u++;
+    if (!of || u == VC_ROLES)
+        return 0;
+    j->value[v] = malloc(of->value_bytes[u]);
+    if (!j->value[v])
+        return vc_fail(err, VC_ENOMEM, "out of memory for a value of %zu bytes",
+                       of->value_bytes[u]);
+    memcpy(j->value[v], of->value[u], of->value_bytes[u]);
+    j->value_bytes[v] = of->value_bytes[u];
+    return 0;
 }
 
 const vb_choice *prep_job_size(const prep_job *j, vc_role role)

@@ -32,8 +32,8 @@ prep() {
 
 # ---- sizes: cut to whole tokens; the area of --reference_size at most ----
 check prepared 0 prep list.jsonl a --validation_prompts media/prompts.jsonl
-# before/0.png is a reference of two rows: twice, if both are under way at once
-stderr_has '4 encoded' && stderr_has '[34] conditions encoded'
+# before/0.png and before/1.png are references of two rows each
+stderr_has '4 encoded' && stderr_has ' 3 conditions encoded'
 check verified 0 vlat verify a
 check first 0 vlat show a 0
 stdout_has 'reference_3' && stdout_has '"target": \[80, 160\]' && stdout_has '"target": \[96, 48\]'

@@ -155,3 +155,12 @@ expect 0 'references: dropped with probability 0.25' drop c dry --dry_run --cont
 
 # ---- batches of unequal references train as their samples do by themselves ----
 same_as_singles a --model m
+
+# ---- a reference of many rows is encoded once, also where the first of them is decoded last ----
+ffmpeg -v error -y -f lavfi -i "testsrc2=s=5000x4000:r=1:d=1" -frames:v 1 media/slow.png
+for i in slow 0 1 2 3; do
+    echo "{\"image\": \"$i.png\", \"edit_image\": \"before/0.png\", \"prompt\": \"row $i\"}"
+done >media/shared.jsonl
+check shared 0 prep shared.jsonl shared "${edit[@]}" --workers 4
+stderr_has '5 encoded' && stderr_has ' 1 conditions encoded'
+check 'shared verified' 0 vlat verify shared
