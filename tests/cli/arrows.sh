@@ -49,6 +49,7 @@ precompute/media     formats/metadata
 precompute/tokenizer common/base common/os formats/dataset formats/json
 precompute/text      common/base common/nn common/os common/tensor formats/json formats/metadata
 precompute/text      formats/tensors precompute precompute/tokenizer
+precompute/gemma     formats/tensors precompute/text
 precompute/vae       common/base common/nn common/os formats/json formats/tensors precompute
 precompute/run       buckets common common/base common/cli common/comm common/os
 precompute/run       formats/columnar formats/dataset formats/json formats/keys formats/metadata

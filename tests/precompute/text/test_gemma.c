@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "precompute/text/gemma.h"
+#include "precompute/gemma/gemma.h"
 #include "tests/lib/ok.h"
 #include "tests/precompute/text/text_folder.h"
 

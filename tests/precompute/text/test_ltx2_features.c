@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "precompute/text/ltx2_features.h"
+#include "precompute/gemma/features.h"
 #include "tests/lib/ok.h"
 #include "tests/precompute/text/text_folder.h"
 

@@ -1,12 +1,12 @@
 /* gemma.c - Gemma 3 as a text encoder: see gemma.h */
-#include "precompute/text/gemma.h"
+#include "precompute/gemma/gemma.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "precompute/text/gemma_config.h"
+#include "precompute/gemma/config.h"
 
 /* The norms of a layer: before and after each half, and of a head's queries and keys. */
 enum { BEFORE_ATTENTION, AFTER_ATTENTION, BEFORE_FEED, AFTER_FEED, OF_Q, OF_K, NORMS };

@@ -1,5 +1,5 @@
-/* gemma_config.c - see gemma_config.h */
-#include "precompute/text/gemma_config.h"
+/* config.c - see config.h */
+#include "precompute/gemma/config.h"
 
 #include <math.h>
 

@@ -11,8 +11,8 @@
  *
  * Memory: weights stay in the file's map. Of n tokens one layer is in memory at a time. A handle
  * belongs to one thread. */
-#ifndef PRECOMPUTE_TEXT_GEMMA_H
-#define PRECOMPUTE_TEXT_GEMMA_H
+#ifndef PRECOMPUTE_GEMMA_GEMMA_H
+#define PRECOMPUTE_GEMMA_GEMMA_H
 
 #include "precompute/text/stack.h"
 

@@ -1,10 +1,10 @@
-/* encoder_gemma.c - prompts through Gemma 3 to the features that LTX-2's connectors read: see
+/* encoder.c - prompts through Gemma 3 to the features that LTX-2's connectors read: see
  * prompt.h. No token attends to a later one, and places are relative, so padding, in front or
  * behind, changes no state and is not encoded. */
 #include <stdlib.h>
 
-#include "precompute/text/gemma.h"
-#include "precompute/text/ltx2_features.h"
+#include "precompute/gemma/gemma.h"
+#include "precompute/gemma/features.h"
 #include "precompute/text/prompt.h"
 
 typedef struct encoder {

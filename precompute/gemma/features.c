@@ -1,5 +1,5 @@
-/* ltx2_features.c - see ltx2_features.h */
-#include "precompute/text/ltx2_features.h"
+/* features.c - see features.h */
+#include "precompute/gemma/features.h"
 
 #include <math.h>
 #include <stdlib.h>

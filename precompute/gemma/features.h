@@ -1,12 +1,12 @@
-/* ltx2_features.h - the features that LTX-2's connectors read, made from the states of all layers of
- * its text encoder; inside precompute only. The semantics are those of diffusers'
- * LTX2TextConnectors before its video_connector.
+/* features.h - the features that LTX-2's connectors read, made from the states of all layers of its
+ * text encoder; inside precompute only. The semantics are those of diffusers' LTX2TextConnectors
+ * before its video_connector.
  *
  * 2.0 normalises the states of a layer by their mean and range over a text's tokens and channels,
  * 2.3 those of a layer and token by their root mean square; then one linear layer reads all layers
  * of a token. */
-#ifndef PRECOMPUTE_TEXT_LTX2_FEATURES_H
-#define PRECOMPUTE_TEXT_LTX2_FEATURES_H
+#ifndef PRECOMPUTE_GEMMA_FEATURES_H
+#define PRECOMPUTE_GEMMA_FEATURES_H
 
 #include "precompute/text/stack.h"
 

@@ -1,8 +1,8 @@
-/* gemma_config.h - config.json of Gemma 3's text part; for gemma.c. */
-#ifndef PRECOMPUTE_TEXT_GEMMA_CONFIG_H
-#define PRECOMPUTE_TEXT_GEMMA_CONFIG_H
+/* config.h - config.json of Gemma 3's text part; for gemma.c. */
+#ifndef PRECOMPUTE_GEMMA_CONFIG_H
+#define PRECOMPUTE_GEMMA_CONFIG_H
 
-#include "precompute/text/gemma.h"
+#include "precompute/gemma/gemma.h"
 
 enum { GEMMA_LAYERS = 256, GEMMA_HEAD = 512 };
 typedef enum gemma_layer { GEMMA_SLIDING, GEMMA_FULL, GEMMA_KINDS } gemma_layer;
