@@ -18,6 +18,8 @@ enum { WIDTH = 32, MOST = 40, STATES = 7 };
 /* Norms after each half divide by small numbers here: transformers' own states in bf16 differ from
  * those in f32 by up to 0.10 in the last layers. */
 #define BF16 0.2
+/* Sums in another order differ by 1.2e-5 in the last layers. */
+#define F32 2e-5
 
 static encoder_opts options(const char *dir, vc_dtype type)
 {
@@ -71,8 +73,8 @@ static void equals_transformers(void **state)
 
     (void)state;
     gemma *m = open_in(f.dir, VC_F32, &key);
-    within(error_of(m, f.gold, "ids_5", "states_5"), 1e-5, "f32, 5 tokens");
-    within(error_of(m, f.gold, "ids_40", "states_40"), 1e-5, "f32, 40 tokens");
+    within(error_of(m, f.gold, "ids_5", "states_5"), F32, "f32, 5 tokens");
+    within(error_of(m, f.gold, "ids_40", "states_40"), F32, "f32, 40 tokens");
     gemma_close(m);
     m = open_in(f.dir, VC_BF16, &key);
     within(error_of(m, f.gold, "ids_40", "states_40"), BF16, "activations in bf16");
@@ -80,7 +82,7 @@ static void equals_transformers(void **state)
     tf_close(&f);
     f = tf_open("gemma3", VC_BF16);
     m = open_in(f.dir, VC_F32, &key);
-    within(error_of(m, f.gold, "ids_40", "bf16_40"), 1e-5, "weights in bf16");
+    within(error_of(m, f.gold, "ids_40", "bf16_40"), F32, "weights in bf16");
     gemma_close(m);
     tf_close(&f);
 }
@@ -118,7 +120,7 @@ static void reads_older_configs(void **state)
     char *config = changed_text(&f, old, (int)(sizeof old / sizeof *old));
     tf_put_config(&f, config);
     gemma *m = open_in(f.dir, VC_F32, &key[1]);
-    within(error_of(m, f.gold, "ids_40", "states_40"), 1e-5, "older config.json");
+    within(error_of(m, f.gold, "ids_40", "states_40"), F32, "older config.json");
     assert_memory_equal(key[0].b, key[1].b, sizeof key[0].b);
     gemma_close(m);
     cJSON_free(config);
