@@ -12,16 +12,13 @@
 #include <cmocka.h>
 
 #include "common/families.h"
-#include "common/os/file.h"
 #include "formats/json/json.h"
 #include "precompute/text/image_processor.h"
-#include "precompute/text/prompt.h"
 #include "tests/lib/ok.h"
-#include "tests/precompute/text/text_folder.h"
+#include "tests/precompute/text/pictured.h"
 
-/* Of the greatest state: as in test_llm.c. */
-#define F32 1e-5
-#define BF16 3e-2
+#define PAD "<pad>"
+#define GOLDEN "hunyuanvideo-llava", PAD
 enum { PICTURES = 4, PROMPTS = 9, SIDE = 56, CROP = 103 };
 
 static text_rule rule_of(int interleave)
@@ -33,40 +30,6 @@ static text_rule rule_of(int interleave)
     assert_true(t[0].picture && t[0].crop == CROP && t[1].pooled_only);
     return (text_rule){ .max_length = t->max_length, .template = t->template, .crop = t->crop,
                         .skip = t->skip, .masked = t->masked, .interleave = interleave };
-}
-
-static void put_tokenizer(const char *dir, const char *json)
-{
-    tf_put_text(dir, "tokenizer.json", json);
-    tf_put_text(dir, "tokenizer_config.json", "{\"pad_token\": \"<pad>\"}");
-}
-
-static tf_fixture open_fixture(void)
-{
-    tf_fixture f = tf_open("hunyuanvideo-llava", VC_F32);
-
-    put_tokenizer(f.dir, vf_safetensors_meta(f.gold, "tokenizer"));
-    tf_put_text(f.dir, "preprocessor_config.json", vf_safetensors_meta(f.gold, "image_processor"));
-    return f;
-}
-
-static encoder_opts options(const char *dir, int interleave, vc_dtype type)
-{
-    return (encoder_opts){ .dir = dir, .tokenizer = dir, .image_processor = dir,
-                           .text = rule_of(interleave), .dtype = type, .device = golden_device(),
-                           .threads = 1 };
-}
-
-static text_picture picture_of(const tf_fixture *f, int i)
-{
-    char name[16];
-    vf_view v;
-    vc_err err = { 0 };
-
-    snprintf(name, sizeof name, "picture_%d", i);
-    assert_ok(vf_safetensors_get(f->gold, name, &v, &err), &err);
-    return (text_picture){ .key = vf_hash(name, strlen(name)), .h = (int)v.dim[0],
-                           .w = (int)v.dim[1], .rgb = v.data };
 }
 
 static void is_near(const tf_fixture *f, const char *kind, int i, const float *have, int n,
@@ -89,7 +52,7 @@ static void is_near(const tf_fixture *f, const char *kind, int i, const float *h
 
 static void pictures_are_pillows(void **state)
 {
-    tf_fixture f = open_fixture();
+    tf_fixture f = pictured_open(GOLDEN);
     image_processor p;
     float pixels[SIDE * SIDE * 3];
     vc_err err = { 0 };
@@ -97,7 +60,7 @@ static void pictures_are_pillows(void **state)
     (void)state;
     assert_ok(image_processor_open(&p, f.dir, SIDE, &err), &err);
     for (int i = 0; i < PICTURES; i++) {
-        const text_picture t = picture_of(&f, i);
+        const text_picture t = pictured_picture(&f, i);
         assert_ok(image_processor_run(&p, t.rgb, t.h, t.w, pixels, &err), &err);
         is_near(&f, "pixels", i, pixels, SIDE, SIDE, 1e-6);
     }
@@ -122,7 +85,7 @@ static void refuses_processor(const tf_fixture *f, const char *field, const char
 
 static void other_processors(void **state)
 {
-    tf_fixture f = open_fixture();
+    tf_fixture f = pictured_open(GOLDEN);
     image_processor p;
     vc_err err = { 0 };
 
@@ -144,25 +107,19 @@ static void other_processors(void **state)
 
 static void same_ids(const tf_fixture *f, int i, const text_result *r)
 {
-    char name[2][16];
-    vf_view v[2];
-    vc_err err = { 0 };
+    const vf_view ids = pictured_view(f, "ids", i), mask = pictured_view(f, "mask", i);
 
-    snprintf(name[0], sizeof *name, "ids_%d", i);
-    snprintf(name[1], sizeof *name, "mask_%d", i);
-    for (int k = 0; k < 2; k++)
-        assert_ok(vf_safetensors_get(f->gold, name[k], &v[k], &err), &err);
-    assert_int_equal(r->length, v[0].dim[0]);
-    assert_memory_equal(r->ids, v[0].data, v[0].bytes);
-    assert_memory_equal(r->mask, v[1].data, v[1].bytes);
+    assert_int_equal(r->length, ids.dim[0]);
+    assert_memory_equal(r->ids, ids.data, ids.bytes);
+    assert_memory_equal(r->mask, mask.data, mask.bytes);
 }
 
 /* All prompts with picture 0, then the first with none, from the model in dir. */
 static void equals_pipeline(const tf_fixture *f, const char *dir, int interleave, vc_dtype type)
 {
-    const encoder_opts o = options(dir, interleave, type);
-    const double most = type == VC_F32 ? F32 : BF16;
-    const text_picture picture = picture_of(f, 0);
+    const encoder_opts o = pictured_options(dir, rule_of(interleave), type);
+    const double most = type == VC_F32 ? PICTURED_F32 : PICTURED_BF16;
+    const text_picture picture = pictured_picture(f, 0);
     cJSON *prompts = cJSON_Parse(vf_safetensors_meta(f->gold, "prompts"));
     text_enc *t;
     text_info info;
@@ -191,7 +148,7 @@ static void equals_pipeline(const tf_fixture *f, const char *dir, int interleave
 
 static void equals_pipelines(void **state)
 {
-    tf_fixture f = open_fixture();
+    tf_fixture f = pictured_open(GOLDEN);
 
     (void)state;
     assert_string_equal(vf_safetensors_meta(f.gold, "template"), rule_of(4).template);
@@ -228,31 +185,18 @@ static bool older_name(vf_view *v, const void *arg)
 
 static void older_names(void **state)
 {
-    tf_fixture f = open_fixture();
+    tf_fixture f = pictured_open(GOLDEN);
     char dir[600];
 
     (void)state;
     snprintf(dir, sizeof dir, "%s/older", f.dir);
     tf_write(&f, dir, NULL, older_name, NULL, 2, NULL, 0);
-    put_tokenizer(dir, vf_safetensors_meta(f.gold, "tokenizer"));
-    tf_put_text(dir, "preprocessor_config.json", vf_safetensors_meta(f.gold, "image_processor"));
+    pictured_put(&f, dir, PAD);
     equals_pipeline(&f, dir, 4, VC_F32);
     tf_close(&f);
 }
 
 /* ---- what does not belong together ---- */
-
-static void refused(const encoder_opts *o, int rc, const char *says)
-{
-    vc_err err = { 0 };
-    text_info info;
-    text_enc *t;
-
-    int have = text_open(&t, &text_llava, o, &info, &err);
-    assert_null(t);
-    if (have != rc || !strstr(err.text, says))
-        fail_msg("%d, not %d; \"%s\" is missing from: %s", have, rc, says, err.text);
-}
 
 /* The golden's tokenizer with a special token that is spelled otherwise. */
 static void spell_otherwise(const tf_fixture *f, const char *gone)
@@ -262,52 +206,46 @@ static void spell_otherwise(const tf_fixture *f, const char *gone)
     snprintf(quoted, sizeof quoted, "\"%s\"", gone);
     for (char *at = changed; (at = strstr(at, quoted));)
         at[3] = '_';
-    put_tokenizer(f->dir, changed);
+    pictured_tokenizer(f->dir, changed, PAD);
     free(changed);
 }
 
 static void other_models(void **state)
 {
     static const char *const words[] = { "<image>", "<|start_header_id|>", "<|end_header_id|>" };
-    tf_fixture f = open_fixture();
-    encoder_opts o = options(f.dir, 4, VC_F32);
-    char *text;
+    tf_fixture f = pictured_open(GOLDEN);
+    encoder_opts o = pictured_options(f.dir, rule_of(4), VC_F32);
 
     (void)state;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         spell_otherwise(&f, words[i]);
-        refused(&o, VC_EMISMATCH, "tokens of the template in front of a prompt, not 103: give the "
+        pictured_refused(&text_llava, &o, VC_EMISMATCH,
+                         "tokens of the template in front of a prompt, not 103: give the "
                 "tokenizer that this model was trained with, with all its special tokens");
     }
-    put_tokenizer(f.dir, vf_safetensors_meta(f.gold, "tokenizer"));
-    text = tf_changed(&f, "image_token_index", "3");
-    tf_put_config(&f, text);
-    free(text);
-    refused(&o, VC_EMISMATCH, "no token of the template is <image>, id 3");
-    text = tf_changed(&f, "vision_feature_layer", "-1");
-    tf_put_config(&f, text);
-    free(text);
-    refused(&o, VC_EFORMAT, "vision_feature_layer");
-    text = tf_changed(&f, "text_config", "{\"model_type\": \"llama\", \"vocab_size\": 152}");
-    tf_put_config(&f, text);                              /* sizes that transformers leaves out */
-    free(text);
-    refused(&o, VC_EMISMATCH, "4096");
+    pictured_put(&f, f.dir, PAD);
+    pictured_refused_with(&text_llava, &f, &o, "image_token_index", "3", VC_EMISMATCH,
+                          "no token of the template is <image>, id 3");
+    pictured_refused_with(&text_llava, &f, &o, "vision_feature_layer", "-1", VC_EFORMAT,
+                          "vision_feature_layer");
+    pictured_refused_with(&text_llava, &f, &o, "text_config",  /* sizes that transformers leaves out */
+                          "{\"model_type\": \"llama\", \"vocab_size\": 152}", VC_EMISMATCH, "4096");
     tf_put_config(&f, "{\"model_type\": \"llama\"}");
-    refused(&o, VC_EFORMAT, "model_type");
+    pictured_refused(&text_llava, &o, VC_EFORMAT, "model_type");
     tf_put_config(&f, vf_safetensors_meta(f.gold, "config"));
     o.text.interleave = 0;
-    refused(&o, VC_EINVAL, "interleave");
+    pictured_refused(&text_llava, &o, VC_EINVAL, "interleave");
     o.text.interleave = 4;
     o.image_processor = "/nowhere";
-    refused(&o, VC_ENOENT, "/nowhere/preprocessor_config.json");
+    pictured_refused(&text_llava, &o, VC_ENOENT, "/nowhere/preprocessor_config.json");
     tf_close(&f);
 }
 
 /* A caption that spells the template's words is an error of its row. */
 static void captions_refused(void **state)
 {
-    tf_fixture f = open_fixture();
-    const encoder_opts o = options(f.dir, 4, VC_F32);
+    tf_fixture f = pictured_open(GOLDEN);
+    const encoder_opts o = pictured_options(f.dir, rule_of(4), VC_F32);
     vc_err err = { 0 };
     text_enc *t;
     text_info info;
@@ -351,20 +289,14 @@ static void keys(void **state)
  * vocabulary is too small for it: the crop is compared first. */
 static void real_crop(void **state)
 {
-    const char *data = getenv("VLT_TEST_DATA");
-    char *path = vc_format("%s/tokenizers/llama-3/tokenizer.json", data ? data : ""), *text;
+    char *path = pictured_data("tokenizers/llama-3/tokenizer.json"), *text;
     static const char *const added[] = { "<image>", "<pad>" };
-    const bool there = data && vc_file_exists(path);
     cJSON *json;
     vc_err err = { 0 };
 
     (void)state;
-    if (!there) {
-        free(path);
-        skip();
-    }
-    tf_fixture f = open_fixture();
-    const encoder_opts o = options(f.dir, 4, VC_F32);
+    tf_fixture f = pictured_open(GOLDEN);
+    const encoder_opts o = pictured_options(f.dir, rule_of(4), VC_F32);
     assert_ok(vf_json_read(&json, path, 64 << 20, &err), &err);
     cJSON *list = cJSON_GetObjectItemCaseSensitive(json, "added_tokens");
     for (int i = 0; i < 2; i++) {
@@ -374,8 +306,9 @@ static void real_crop(void **state)
         cJSON_AddItemToArray(list, token);
     }
     text = vf_json_line(json);
-    put_tokenizer(f.dir, text);
-    refused(&o, VC_EINVAL, "token 0 has id 128000");      /* behind the crop of 103 */
+    pictured_tokenizer(f.dir, text, PAD);
+    pictured_refused(&text_llava, &o, VC_EINVAL,
+                     "token 0 has id 128000");      /* behind the crop of 103 */
     cJSON_Delete(json);
     free(text);
     free(path);

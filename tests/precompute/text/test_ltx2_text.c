@@ -72,16 +72,16 @@ static vf_key encode_all(const char *version)
     vc_err err = { 0 };
 
     put_tokenizer(&f);
-    assert_ok(text_prompt_open(&t, text_gemma3.model, &o, &info, &err), &err);
+    assert_ok(text_open(&t, &text_gemma3, &o, &info, &err), &err);
     assert_true(info.width == WIDTH && !info.padded && !info.front);
     assert_int_equal(cJSON_GetArraySize(prompts), PROMPTS);
     for (int i = 0; i < PROMPTS; i++) {
         const text_input in = { .prompt = cJSON_GetArrayItem(prompts, i)->valuestring };
         text_result r;
-        assert_ok(text_prompt_encode(t, &in, 1, &r, &err), &err);
+        assert_ok(text_encode(t, &in, 1, &r, &err), &err);
         check(&f, version, i, &r);
     }
-    text_prompt_close(t);
+    text_close(t);
     cJSON_Delete(prompts);
     tf_close(&beside);
     tf_close(&f);
@@ -105,7 +105,7 @@ static void needs_connectors(void **state)
 
     (void)state;
     put_tokenizer(&f);
-    assert_fails(text_prompt_open(&t, text_gemma3.model, &o, &info, &err), VC_EINVAL, &err, "no folder of connectors");
+    assert_fails(text_open(&t, &text_gemma3, &o, &info, &err), VC_EINVAL, &err, "no folder of connectors");
     assert_null(t);
     tf_close(&f);
 }

@@ -11,17 +11,13 @@
 #include <cmocka.h>
 
 #include "buckets/references.h"
-#include "common/os/file.h"
 #include "formats/json/json.h"
-#include "precompute/text/prompt.h"
 #include "tests/lib/ok.h"
-#include "tests/precompute/text/text_folder.h"
+#include "tests/precompute/text/pictured.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 
-/* Of the greatest state: as in test_llm.c. */
-#define F32 1e-5
-#define BF16 3e-2
+#define GOLDEN "qwen-edit-text", "<|endoftext|>"
 enum { CROP = 64, WIDTH = 32, EVERY = 11, FIRST = 0, PLUS = 1 };
 
 static const char *const pipelines[] = { "QwenImageEditPipeline", "QwenImageEditPlusPipeline" };
@@ -40,55 +36,23 @@ static text_rule rule_of(int kind)
                         .masked = t->masked, .each = t->each, .picture_rows = 1600 };
 }
 
-static void put_tokenizer(const char *dir, const char *json)
-{
-    tf_put_text(dir, "tokenizer.json", json);
-    tf_put_text(dir, "tokenizer_config.json", "{\"pad_token\": \"<|endoftext|>\"}");
-}
-
-static tf_fixture open_fixture(void)
-{
-    tf_fixture f = tf_open("qwen-edit-text", VC_F32);
-
-    put_tokenizer(f.dir, vf_safetensors_meta(f.gold, "tokenizer"));
-    tf_put_text(f.dir, "preprocessor_config.json", vf_safetensors_meta(f.gold, "image_processor"));
-    return f;
-}
-
-static encoder_opts options(const char *dir, int kind, vc_dtype type)
-{
-    return (encoder_opts){ .dir = dir, .tokenizer = dir, .image_processor = dir,
-                           .text = rule_of(kind), .dtype = type, .device = golden_device(),
-                           .threads = 1 };
-}
-
-static vf_view view_of(const tf_fixture *f, const char *kind, int i)
-{
-    char name[24];
-    vf_view v;
-    vc_err err = { 0 };
-
-    snprintf(name, sizeof name, "%s_%d", kind, i);
-    assert_ok(vf_safetensors_get(f->gold, name, &v, &err), &err);
-    return v;
-}
-
 /* Picture i, in the size in which the pipeline's text encoder gets it. */
 static text_picture picture_of(const tf_fixture *f, int kind, int i)
 {
     const vb_reference_rule rule = { .family = vc_family_find("qwen-image"),
                                      .references = pipeline(kind)->references };
-    const vf_view v = view_of(f, "picture", i);
-    const int h = (int)v.dim[0], w = (int)v.dim[1];
+    text_picture t = pictured_picture(f, i);
     vb_choice c;
 
-    vb_reference_look(&c, &rule, w, h);
-    return (text_picture){ vf_hash(&i, sizeof i), h, w, v.data, c.target_h, c.target_w };
+    vb_reference_look(&c, &rule, t.w, t.h);
+    t.look_h = c.target_h;
+    t.look_w = c.target_w;
+    return t;
 }
 
 static void equals(const tf_fixture *f, int i, int kind, const text_result *r, vc_dtype type)
 {
-    const vf_view ids = view_of(f, "ids", i), states = view_of(f, "states", i);
+    const vf_view ids = pictured_view(f, "ids", i), states = pictured_view(f, "states", i);
     const int every = kind == FIRST ? EVERY : 1, n = (r->n + every - 1) / every;
     float *have = malloc((size_t)n * WIDTH * sizeof *have);
 
@@ -102,14 +66,14 @@ static void equals(const tf_fixture *f, int i, int kind, const text_result *r, v
         memcpy(have + k * WIDTH, r->embeds + (size_t)(k * every) * WIDTH, WIDTH * sizeof *have);
     const double e = golden_error(have, states.data, (int64_t)n * WIDTH);
     free(have);
-    if (!(e <= (type == VC_F32 ? F32 : BF16)))
+    if (!(e <= (type == VC_F32 ? PICTURED_F32 : PICTURED_BF16)))
         fail_msg("text %d, %s: %g", i, vc_dtype_name(type), e);
 }
 
 /* All texts of one pipeline; one without pictures between those with some changes nothing. */
 static void pipeline_equals(const tf_fixture *f, int kind, vc_dtype type)
 {
-    const encoder_opts o = options(f->dir, kind, type);
+    const encoder_opts o = pictured_options(f->dir, rule_of(kind), type);
     cJSON *texts = cJSON_Parse(vf_safetensors_meta(f->gold, "texts"));
     text_enc *t;
     text_info info;
@@ -139,7 +103,7 @@ static void pipeline_equals(const tf_fixture *f, int kind, vc_dtype type)
 
 static void equals_pipelines(void **state)
 {
-    tf_fixture f = open_fixture();
+    tf_fixture f = pictured_open(GOLDEN);
 
     (void)state;
     assert_string_equal(vf_safetensors_meta(f.gold, "template"), rule_of(PLUS).template);
@@ -151,34 +115,24 @@ static void equals_pipelines(void **state)
 
 /* ---- what does not belong together ---- */
 
-static void refused(const encoder_opts *o, int rc, const char *says)
-{
-    vc_err err = { 0 };
-    text_info info;
-    text_enc *t;
-
-    assert_fails(text_open(&t, &text_qwen2_5_vl, o, &info, &err), rc, &err, says);
-    assert_null(t);
-}
-
 static void other_models(void **state)
 {
-    tf_fixture f = open_fixture();
-    encoder_opts o = options(f.dir, PLUS, VC_F32);
+    tf_fixture f = pictured_open(GOLDEN);
+    encoder_opts o = pictured_options(f.dir, rule_of(PLUS), VC_F32);
     cJSON *config = golden_json(f.gold, "config");
     cJSON *part = cJSON_GetObjectItemCaseSensitive(config, "text_config");
-    char *text = tf_changed(&f, "image_token_id", "3");
+    char *text;
 
     (void)state;
-    tf_put_config(&f, text);
-    free(text);
-    refused(&o, VC_EMISMATCH, "no token of a text with a picture is <|image_pad|>, id 3");
+    pictured_refused_with(&text_qwen2_5_vl, &f, &o, "image_token_id", "3", VC_EMISMATCH,
+                          "no token of a text with a picture is <|image_pad|>, id 3");
     cJSON *rope = cJSON_GetObjectItemCaseSensitive(part, "rope_parameters");
     cJSON_DeleteItemFromObjectCaseSensitive(rope, "mrope_section");
     text = vf_json_line(config);
     tf_put_config(&f, text);
     free(text);
-    refused(&o, VC_EFORMAT, "config.json: mrope_section: 0, 0, 0 are not the 8 angles of a head");
+    pictured_refused(&text_qwen2_5_vl, &o, VC_EFORMAT,
+                     "config.json: mrope_section: 0, 0, 0 are not the 8 angles of a head");
     o.text.each = NULL;
     text_enc *t;
     text_info info;
@@ -186,9 +140,9 @@ static void other_models(void **state)
     assert_ok(text_open(&t, &text_qwen2_5_vl, &o, &info, &err), &err);      /* texts alone */
     text_close(t);
     tf_put_config(&f, vf_safetensors_meta(f.gold, "config"));
-    o = options(f.dir, PLUS, VC_F32);
+    o = pictured_options(f.dir, rule_of(PLUS), VC_F32);
     o.image_processor = "/nowhere";
-    refused(&o, VC_ENOENT, "/nowhere/preprocessor_config.json");
+    pictured_refused(&text_qwen2_5_vl, &o, VC_ENOENT, "/nowhere/preprocessor_config.json");
     cJSON_Delete(config);
     tf_close(&f);
 }
@@ -197,8 +151,8 @@ static void other_models(void **state)
  * row. */
 static void captions_refused(void **state)
 {
-    tf_fixture f = open_fixture();
-    encoder_opts o = options(f.dir, PLUS, VC_F32);
+    tf_fixture f = pictured_open(GOLDEN);
+    encoder_opts o = pictured_options(f.dir, rule_of(PLUS), VC_F32);
     const text_picture picture = picture_of(&f, PLUS, 0);
     vc_err err = { 0 };
     text_enc *t;
@@ -254,19 +208,14 @@ static void keys(void **state)
  * compared first. */
 static void real_crop(void **state)
 {
-    const char *data = getenv("VLT_TEST_DATA");
-    char *dir = vc_format("%s/tokenizers/qwen2.5", data ? data : "");
-    const bool there = data && vc_file_exists(dir);
+    char *dir = pictured_data("tokenizers/qwen2.5");
 
     (void)state;
-    if (!there) {
-        free(dir);
-        skip();
-    }
-    tf_fixture f = open_fixture();
-    encoder_opts o = options(f.dir, PLUS, VC_F32);
+    tf_fixture f = pictured_open(GOLDEN);
+    encoder_opts o = pictured_options(f.dir, rule_of(PLUS), VC_F32);
     o.tokenizer = dir;
-    refused(&o, VC_EINVAL, "token 0 has id 151644");      /* behind the crop of 64 */
+    pictured_refused(&text_qwen2_5_vl, &o, VC_EINVAL,
+                     "token 0 has id 151644");      /* behind the crop of 64 */
     free(dir);
     tf_close(&f);
 }
