@@ -68,22 +68,24 @@ static void encoders_of_families(void **state)
     assert_int_equal(prep_family_of(&p, NULL, &err), 0);
     assert_true(p.is == vc_families() && p.vae == &vae_builtin && p.text[0] == &text_builtin);
     assert_true(!p.text[1] && !p.from_files);
-    assert_int_equal(prep_family_by_vae(&p, "AutoencoderKLCogVideoX", &err), 0);
+    assert_int_equal(prep_family_by_vae(&p, "AutoencoderKLCogVideoX", 1, &err), 0);
     assert_string_equal(p.is->name, "cogvideox");
     assert_true(p.vae == &vae_cogvideox && p.text[0] == &text_t5 && !p.text[1] && p.from_files);
-    assert_int_equal(prep_family_by_vae(&p, "AutoencoderKLLTXVideo", &err), 0);
+    assert_int_equal(prep_family_by_vae(&p, "AutoencoderKLLTXVideo", 1, &err), 0);
     assert_true(p.vae == &vae_ltx && p.text[0] == &text_t5 && !p.text[1]);
     assert_int_equal(prep_vae_by_class(&p.vae, "AutoencoderKLHunyuanVideo", &err), 0);
     assert_ptr_equal(p.vae, &vae_hunyuan);
-    assert_int_equal(prep_family_by_vae(&p, "AutoencoderKLWan", &err), 0);
+    assert_int_equal(prep_family_by_vae(&p, "AutoencoderKLWan", 1, &err), 0);
     assert_true(p.vae == &vae_wan && p.text[0] == &text_umt5 && p.is->text[0].clean);
-    assert_int_equal(prep_family_by_vae(&p, "AutoencoderKLQwenImage", &err), 0);
+    assert_int_equal(prep_family_by_vae(&p, "AutoencoderKLQwenImage", 1, &err), 0);
     assert_true(p.vae == &vae_qwen_image && p.text[0] == &text_qwen2_5_vl && !p.text[1]);
-    assert_int_equal(prep_family_by_vae(&p, "AutoencoderKLFlux2", &err), 0);
+    assert_int_equal(prep_family_by_vae(&p, "AutoencoderKLFlux2", 1, &err), 0);
     assert_true(p.vae == &vae_flux2 && p.text[0] == &text_qwen3_whole && !p.text[1]);
-    assert_fails(prep_family_by_vae(&p, "AutoencoderKL", &err), VC_EUSAGE, &err,
+    assert_fails(prep_family_by_vae(&p, "AutoencoderKL", 1, &err), VC_EUSAGE, &err,
                  "AutoencoderKL belongs to flux and to z-image: give --model");
-    assert_fails(prep_family_by_vae(&p, "AutoencoderKLMochi", &err), VC_EUSAGE, &err,
+    assert_int_equal(prep_family_by_vae(&p, "AutoencoderKL", 2, &err), 0);
+    assert_string_equal(p.is->name, "flux");
+    assert_fails(prep_family_by_vae(&p, "AutoencoderKLMochi", 1, &err), VC_EUSAGE, &err,
                  "no autoencoder \"AutoencoderKLMochi\"");
 }
 
