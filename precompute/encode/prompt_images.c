@@ -34,8 +34,7 @@ static void image_free(vprep_image *m)
     free(m);
 }
 
-/* The row's number of frames, rounded up to whole latent frames. */
-static int set_frames(const vprep *p, int64_t n, vb_choice *c, vc_err *err)
+int prompt_set_frames(const vprep *p, int64_t n, vb_choice *c, vc_err *err)
 {
     const int k = p->encoders.vae.ratio[0];
     if (n < 1 || n > VB_MAX_FRAMES)
@@ -46,22 +45,17 @@ static int set_frames(const vprep *p, int64_t n, vb_choice *c, vc_err *err)
     return 0;
 }
 
-/* Chooses the bucket of a video of the picture's shape, or the row's size. A clip is as long as the
- * run's longest. */
-static int choose(const vprep *p, const cJSON *row, const media_info *info, vb_choice *c,
-                  vc_err *err)
+int prompt_choose(const vprep *p, const cJSON *row, const media_info *info, bool video,
+                  int frames, vb_choice *c, vc_err *err)
 {
     vb_rules r = p->rules;
-    const bool clip = has_clips(p);
-    vb_source s = { .is_video = true, .w = info->w, .h = info->h,
-                    .frames = clip ? VB_MAX_FRAMES : 1, .lr_caption = true };
-    int64_t h = 0, w = 0, n = 0;
+    vb_source s = { .is_video = video, .w = info->w, .h = info->h, .frames = frames,
+                    .lr_caption = true };
+    int64_t h = 0, w = 0;
     int rc = vf_json_int_opt(row, "height", &h, err);
 
     if (!rc)
         rc = vf_json_int_opt(row, "width", &w, err);
-    if (!rc)
-        rc = vf_json_int_opt(row, "num_frames", &n, err);
     if (rc)
         return rc;
     r.stride = 1;
@@ -80,13 +74,22 @@ static int choose(const vprep *p, const cJSON *row, const media_info *info, vb_c
         r.video_sample_size = r.image_sample_size = h > w ? h : w;
     }
     vb_choose(c, &r, &s, 0, 0, 0);
-    if (c->drop)
-        return vc_fail(err, VC_EINVAL, "%s", c->reason);
-    return clip && n ? set_frames(p, n, c, err) : 0;
+    return c->drop ? vc_fail(err, VC_EINVAL, "%s", c->reason) : 0;
 }
 
-/* Hashes a picture's file, which must not change meanwhile. */
-static int hash_picture(prompt_picture *m, vc_err *err)
+/* Chooses the size of a prompt's pictures; a clip is as long as the run's longest. */
+static int choose(const vprep *p, const cJSON *row, const media_info *info, vb_choice *c,
+                  vc_err *err)
+{
+    const bool clip = has_clips(p);
+    int64_t n = 0;
+    int rc = vf_json_int_opt(row, "num_frames", &n, err);
+    if (!rc)
+        rc = prompt_choose(p, row, info, true, clip ? VB_MAX_FRAMES : 1, c, err);
+    return !rc && clip && n ? prompt_set_frames(p, n, c, err) : rc;
+}
+
+int prompt_hash(prompt_picture *m, vc_err *err)
 {
     const vf_part part = { .name = m->file, .file = m->file };
     prep_identity now;
@@ -153,7 +156,7 @@ static int open_reference(const vprep *p, prompt_picture *m, vc_role role, vf_ke
     media_info info;
     vprep_clip clip;
     int64_t first = 0;
-    int rc = hash_picture(m, err);
+    int rc = prompt_hash(m, err);
 
     if (!rc)
         rc = vc_context(err, media_open(&file, m->file, &info, err), "%s", m->name);
@@ -206,7 +209,7 @@ static int open_image(const vprep *p, const cJSON *row, vprep_image *m, vc_err *
 
     for (int i = 0; !rc && i < PROMPT_REFERENCE; i++)
         if (m->of[i].file)
-            rc = hash_picture(&m->of[i], err);
+            rc = prompt_hash(&m->of[i], err);
     if (!rc)
         rc = open_clip(p, row, m, err);
     if (!rc)
@@ -253,8 +256,7 @@ static char *folder(const vprep *p)
                                       : vc_format("%.*s", (int)(vc_path_base(list) - list), list);
 }
 
-/* Finds the file that a column of the row names, if the row has the column. */
-static int find_file(prompt_picture *m, const vprep *p, int i, const char *column, vc_err *err)
+int prompt_find_file(prompt_picture *m, const vprep *p, int i, const char *column, vc_err *err)
 {
     int rc = vf_json_str_opt(p->prompts.row[i], column, &m->name, err);
 
@@ -296,7 +298,7 @@ static int find_references(const vprep *p, int i, vprep_image *m, vc_err *err)
         row->references[k].file = NULL;
     }
     if (!rc && !m->of[PROMPT_REFERENCE].file)
-        rc = find_file(&m->of[PROMPT_REFERENCE], p, i, columns[PROMPT_FIRST], err);
+        rc = prompt_find_file(&m->of[PROMPT_REFERENCE], p, i, columns[PROMPT_FIRST], err);
     return rc ? rc : open_references(p, m, err);
 }
 
@@ -313,7 +315,7 @@ static int find_image(vprep *p, int i, vc_err *err)
 
     for (int k = 0; !rc && k < PROMPT_REFERENCE; k++)
         if (reads[k])
-            rc = find_file(&m->of[k], p, i, columns[k], err);
+            rc = prompt_find_file(&m->of[k], p, i, columns[k], err);
     if (!rc)
         rc = check_files(p, m, err);
     if (!rc && vprep_takes_references(p))

@@ -5,9 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Reads the first n frames of a file, or the one frame of a still. Returns their number, or an
- * error. */
-static int read_frames(const vprep_clip *clip, prompt_picture *m, uint8_t *rgb, int n, vc_err *err)
+int prompt_read_frames(const vprep_clip *clip, prompt_picture *m, uint8_t *rgb, int n, vc_err *err)
 {
     const vb_choice *c = &clip->choice;
     const media_fit fit = { .rh = c->resize_h, .rw = c->resize_w, .top = c->top, .left = c->left,
@@ -46,7 +44,7 @@ static int read_pixels(prep_job *j, vprep_image *m, vc_err *err)
                            c->target_w, c->target_h);
         to[i]->bytes = frame;
         to[i]->n = to[i]->count = c->frames;
-        n = read_frames(&j->clip, &m->of[i],
+        n = prompt_read_frames(&j->clip, &m->of[i],
                         to[i]->range + (i == PROMPT_LAST ? (size_t)(c->frames - 1) * frame : 0),
                         i == PROMPT_CONTROL ? c->frames : 1, err);
         if (i == PROMPT_CONTROL && n == 1)
@@ -78,7 +76,7 @@ int vprep_prompt_look(const vprep *p, int i, int k, uint8_t **rgb, text_picture 
     vprep_look(p, &m->size, &l);
     clip.choice = l.read;
     *rgb = malloc((size_t)l.read.target_h * (size_t)l.read.target_w * 3);
-    const int n = *rgb ? read_frames(&clip, m, *rgb, 1, err) : vc_no_memory(err);
+    const int n = *rgb ? prompt_read_frames(&clip, m, *rgb, 1, err) : vc_no_memory(err);
     t->h = l.read.target_h;
     t->w = l.read.target_w;
     t->look_h = l.h;
@@ -112,7 +110,7 @@ static int read_reference(const vprep *p, prep_job *j, int k, prompt_picture *m,
     to->n = to->count = 1;
     if (!clip->frames || !to->range)
         return vc_no_memory(err);
-    const int n = read_frames(clip, m, to->range, 1, err);
+    const int n = prompt_read_frames(clip, m, to->range, 1, err);
     return n < 0 ? n : 0;
 }
 

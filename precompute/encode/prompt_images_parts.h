@@ -1,5 +1,5 @@
 /* prompt_images_parts.h - the pictures of a validation prompt, for prompt_images.c, which finds and
- * measures them before anything is encoded, and prompt_images_encode.c. */
+ * measures them before anything is encoded, prompt_images_encode.c, and prompt_targets.c. */
 #ifndef PRECOMPUTE_ENCODE_PROMPT_IMAGES_PARTS_H
 #define PRECOMPUTE_ENCODE_PROMPT_IMAGES_PARTS_H
 
@@ -28,6 +28,20 @@ struct vprep_image {
     vf_key key[VC_ROLES];
     vf_key shown;                    /* of the picture in texts */
 };
+
+/* Finds the file that a column of row i names, if the row has the column. */
+int prompt_find_file(prompt_picture *m, const vprep *p, int i, const char *column, vc_err *err);
+/* Hashes a picture's file, which must not change meanwhile. */
+int prompt_hash(prompt_picture *m, vc_err *err);
+/* Chooses the bucket that a video, or a still, of the picture's shape and `frames` frames has, or the
+ * row's height and width. */
+int prompt_choose(const vprep *p, const cJSON *row, const media_info *info, bool video,
+                  int frames, vb_choice *c, vc_err *err);
+/* Sets the row's number of frames n, rounded up to whole latent frames. */
+int prompt_set_frames(const vprep *p, int64_t n, vb_choice *c, vc_err *err);
+/* Reads the first n frames of a file, or the one frame of a still. Returns their number, or an
+ * error. */
+int prompt_read_frames(const vprep_clip *clip, prompt_picture *m, uint8_t *rgb, int n, vc_err *err);
 
 /* VC_ROLE_BITs of the values of row i's pictures that are to be encoded. */
 unsigned prompt_missing(const vprep *p, int i);

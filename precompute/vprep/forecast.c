@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "precompute/encode/prompt_images.h"
+#include "precompute/encode/prompt_targets.h"
 #include "precompute/run/reuse.h"
 #include "precompute/vprep/record.h"
 
@@ -126,6 +127,8 @@ static int count_all(vprep *p, forecast *f, vc_err *err)
         for (int v = 0; v < VC_ROLES; v++)
             if (values & VC_ROLE_BIT(v))
                 count(&f->conditions, prep_reuse_find(p, false, key[v]));
+        if (vprep_prompt_target(p, i))
+            count(&f->conditions, prep_reuse_find(p, false, *vprep_prompt_target(p, i)));
     }
     return rc;
 }

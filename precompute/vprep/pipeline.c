@@ -22,6 +22,7 @@
 #include "common/os/turns.h"
 #include "precompute/encode/loss_mask.h"
 #include "precompute/encode/prompt_images.h"
+#include "precompute/encode/prompt_targets.h"
 #include "precompute/run/reuse.h"
 #include "precompute/vprep/decode.h"
 #include "precompute/vprep/record.h"
@@ -476,6 +477,8 @@ int vprep_clips(vprep *p, vc_err *err)
         rc = settle_stored(&l, err);
     if (!rc && p->ranks.rank == 0)
         rc = vprep_prompt_images_settle(p, &l.largest, &images, err);
+    if (!rc && p->ranks.rank == 0)
+        rc = vprep_prompt_targets_settle(p, &l.largest, &images, err);
     double begin = vc_seconds();
     if (!rc && (l.n_pending || images))
         rc = prep_encoder_open(&l.encoder, p, l.roles | images, err);
@@ -484,6 +487,8 @@ int vprep_clips(vprep *p, vc_err *err)
         rc = say_memory(&l, err);
     if (!rc && images)
         rc = vprep_prompt_images_encode(p, l.encoder, err);
+    if (!rc && images)
+        rc = vprep_prompt_targets_encode(p, l.encoder, err);
     if (l.encoder)
         p->profile.span[PREP_SPAN_VAE] = prep_encoder_seconds(l.encoder);
     const uint64_t total = rc ? 0 : l.n_jobs + p->ranks.others_clips;

@@ -7,6 +7,7 @@
 #include "formats/columnar/columnar.h"
 #include "formats/json/table.h"
 #include "precompute/encode/prompt_images.h"
+#include "precompute/encode/prompt_targets.h"
 #include "precompute/vprep/segments.h"
 
 enum { MAX_PROMPTS = 10000 };
@@ -255,6 +256,7 @@ int vprep_prompts_read(vprep_prompts *v, const char *path, vc_err *err)
 
 void vprep_prompts_free(vprep_prompts *v)
 {
+    vprep_prompt_targets_free(v);
     vprep_prompt_images_free(v);
     for (int i = 0; i < v->n; i++)
         cJSON_Delete(v->row[i]);

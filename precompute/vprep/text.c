@@ -6,6 +6,7 @@
 #include "common/os/file.h"
 #include "formats/keys/keymap.h"
 #include "precompute/encode/prompt_images.h"
+#include "precompute/encode/prompt_targets.h"
 #include "precompute/run/reuse.h"
 #include "precompute/text/prompt.h"
 #include "precompute/vprep/decode.h"
@@ -444,16 +445,20 @@ static int add_keys(cJSON *o, const char *field, const vprep *p, const vf_row *r
     return keys ? 0 : -1;
 }
 
-/* Adds the keys of prompt i's picture: a first frame as `image`, other values by role. */
+/* Adds the keys of prompt i's picture: a first frame as `image`, other values by role, and the clip
+ * that its sample is compared with. */
 static int add_pictures(cJSON *o, const vprep *p, int i)
 {
     const vf_key *key;
     const unsigned has = vprep_prompt_values(p, i, &key);
+    const vf_key *target = vprep_prompt_target(p, i);
     char hex[VF_KEY_HEX];
-    if (!has)
+    if (!has && !target)
         return 0;
-    cJSON *conditions = has == VC_ROLE_BIT(VC_ROLE_IMAGE)
+    cJSON *conditions = has == VC_ROLE_BIT(VC_ROLE_IMAGE) && !target
                             ? NULL : cJSON_AddObjectToObject(o, "conditions");
+    if (target && !cJSON_AddStringToObject(conditions, "target", vf_key_hex(hex, *target)))
+        return -1;
     for (int v = 0; v < VC_ROLES; v++) {
         cJSON *to = v == VC_ROLE_IMAGE ? o : conditions;
         if (has & VC_ROLE_BIT(v) &&

@@ -79,6 +79,19 @@ holds b/errors.jsonl '"row":5.*clip.mp4: 10 frames: a reference is a picture'
 check other 2 prep list.jsonl o --train_mode edit
 stderr_has 'models of builtin take no reference pictures'
 
+# ---- a list of prompts as one of rows for training: `image` is what the sample is compared with ----
+cat >media/rows.jsonl <<'END'
+{"image": "1.png", "edit_image": "before/0.png", "prompt": "make it blue", "height": 48, "width": 96}
+{"image": "before/0.png", "prompt": "a picture to change"}
+END
+check rows 0 prep list.csv c "${edit[@]}" --validation_prompts media/rows.jsonl
+expect 0 . vtrain --latents c --model m --output_dir rows --seed 5 --threads 1 --training_type lora \
+    --rank 2 --max_train_steps 1 --validation_steps 1
+holds rows/validation/inputs/000.safetensors '"reference_1":.*"target":'
+holds rows/validation/inputs/001.safetensors '"reference_1":'
+lacks rows/validation/inputs/001.safetensors '"target":'
+check prepared 0 prep list.csv c "${edit[@]}"
+
 # ---- training: a batch has references of one size; a stopped run resumes bit for bit ----
 train() {
     vtrain --latents a --model m --output_dir "$1" --train_batch_size 2 --seed 5 --threads 1 \

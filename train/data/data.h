@@ -202,8 +202,8 @@ typedef struct vtrain_prompt {
                                   * grid's h and w are then theirs; embeddings [n,D] where the
                                   * transformer takes some */
     vtrain_own own;              /* sizes of the references among cond, [C,1,H,W] */
-    float *target;               /* from_training: the sample's own latents, of target_dim
-                                  * [C,f,h,w], as cond; else NULL */
+    float *target;               /* from_training: the sample's own latents, else those that the
+                                  * list names, of target_dim [C,f,h,w], as cond; or NULL */
     int64_t target_dim[4];
 } vtrain_prompt;
 uint32_t vtrain_data_prompts(const vtrain_data *d);

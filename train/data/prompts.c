@@ -268,6 +268,41 @@ static int load_pictures(const vtrain_data *d, const cJSON *record, vtrain_promp
     return rc;
 }
 
+/* Takes the latents that the prompt's sample is compared with, and closes their file. */
+static int take_target(vf_safetensors *st, vtrain_prompt *p, vc_err *err)
+{
+    vf_view v;
+    int rc = 0;
+    if (vf_safetensors_get(st, "mean", &v, NULL))
+        rc = vf_safetensors_get(st, "sample", &v, err);
+    if (!rc && (v.nd != 4 || v.dtype > VC_F64))
+        rc = vc_fail(err, VC_EFORMAT, "%s: not latents of four axes", v.name);
+    if (!rc)
+        rc = copy_f32(&p->target, &v, err);
+    if (!rc)
+        memcpy(p->target_dim, v.dim, sizeof p->target_dim);
+    vf_safetensors_close(st);
+    return rc;
+}
+
+/* Reads the target that a validation record names. */
+static int load_target(const vtrain_data *d, const cJSON *record, vtrain_prompt *p, vc_err *err)
+{
+    const cJSON *conditions = cJSON_GetObjectItemCaseSensitive(record, "conditions");
+    const char *hex = NULL;
+    vf_safetensors *st;
+    vf_key key;
+    int rc = conditions ? vf_json_str_opt(conditions, "target", &hex, err) : 0;
+    if (rc || !hex)
+        return rc;
+    if (!vf_key_parse(&key, hex))
+        return vc_fail(err, VC_EFORMAT, "target: 32 hex digits expected");
+    rc = vf_dataset_latent(d->set[0].data, key, true, &st, err);
+    if (!rc)
+        rc = take_target(st, p, err);
+    return vc_context(err, rc, "target %s", hex);
+}
+
 /* ---- prompts ---- */
 
 /* Sets *each if the negative prompt has a text of its own for each of the segments. */
@@ -303,7 +338,8 @@ static int read_stored(const vtrain_data *d, const cJSON *o, vtrain_prompt *p, v
         rc = vtrain_keys_read(d, o, "negative_keys", neg, err);
     p->has_seed = seed >= 0;
     p->seed = p->has_seed ? (uint64_t)seed : 0;
-    if (rc || (rc = load_pictures(d, o, p, err)) || (rc = copy_text(&p->text, text, err)) ||
+    if (rc || (rc = load_pictures(d, o, p, err)) || (rc = load_target(d, o, p, err)) ||
+        (rc = copy_text(&p->text, text, err)) ||
         (rc = copy_text(&p->negative, negative, err)))
         return rc;
     return load_texts(d, 0, pos, neg, segments, each, p, err);
@@ -365,26 +401,13 @@ static unsigned own_roles(const vtrain_data *d, const vtrain_sample *s)
     return strcmp(mode, drawn) ? d->roles : d->roles & image;
 }
 
-/* Reads the latents of the training sample whose caption is sampled. */
 static int read_target(const vtrain_data *d, const vtrain_sample *s, vtrain_prompt *p, vc_err *err)
 {
     const vf_dataset *set = d->set[s->dataset].data;
     vf_safetensors *st;
-    vf_view v;
     int rc = vf_dataset_latent_of(set, s->index, vf_dataset_entry(set, s->index)->latent, true, &st,
                                   err);
-    if (rc)
-        return rc;
-    if (vf_safetensors_get(st, "mean", &v, NULL))
-        rc = vf_safetensors_get(st, "sample", &v, err);
-    if (!rc && (v.nd != 4 || v.dtype > VC_F64))
-        rc = vc_fail(err, VC_EFORMAT, "%s: not latents of four axes", v.name);
-    if (!rc)
-        rc = copy_f32(&p->target, &v, err);
-    if (!rc)
-        memcpy(p->target_dim, v.dim, sizeof p->target_dim);
-    vf_safetensors_close(st);
-    return rc;
+    return rc ? rc : take_target(st, p, err);
 }
 
 /* Spreads prompts from training over the list, since neighbours are often of one clip. */
