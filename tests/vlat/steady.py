@@ -124,9 +124,10 @@ class Steady:
         self.server.shutdown()
 
     def paints(self, n=2):
-        """Waits until the browser has painted n times more, or has gone to another page."""
+        """Waits until the browser has painted n times more, or has gone to another page. It does
+        not wait long: a browser may put off the first frame until more of the page is there."""
         painted = lambda: self.d.execute_script("return window.painted || 0")
-        end, before = time.time() + PATIENCE, painted()
+        end, before = time.time() + 3, painted()
         while before <= painted() < before + n and time.time() < end:
             time.sleep(0.005)
 
