@@ -1,6 +1,9 @@
 /* buf.h - a growing buffer of bytes. An all-zero vc_buf is an empty one. After a call that runs out
  * of memory later calls do nothing, and vc_buf_take returns NULL. One thread at a time uses a
- * buffer. */
+ * buffer.
+ *
+ * Arrays of other types grow by realloc where they stand: most of those places have an error, a
+ * limit or a first size of their own, so that a shared function would save two lines in each. */
 #ifndef COMMON_BASE_BUF_H
 #define COMMON_BASE_BUF_H
 
