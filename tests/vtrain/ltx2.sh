@@ -70,6 +70,15 @@ done
 expect 1 'm23/vae: other weights .* than set20 was made with' train 23 set20 none "${lora[@]}" --max_train_steps 1
 absent none
 
+# ---- a run goes on with the connectors that it began with ----
+file=m23/connectors/$(ls m23/connectors | grep safetensors)
+cp "$file" kept
+printf '\076' | dd of="$file" bs=1 seek=$(($(stat -c %s "$file") - 1)) conv=notrunc status=none
+! cmp -s "$file" kept || wrong 'the byte was the same'
+expect 1 'other weights .* than those that .*cut23.* was trained on' train 23 set23 cut23 \
+    "${lora[@]}" --max_train_steps 5 --resume_from_checkpoint latest
+cp kept "$file"
+
 # ---- a whole model is not trained, and a folder without its connectors is refused ----
 expect 2 'LTX2VideoTransformer3DModel cannot be trained as a whole.*--training_type lora' \
     train 20 set20 none --training_type full-finetune --max_train_steps 1

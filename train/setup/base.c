@@ -10,6 +10,7 @@
 
 struct vtrain_base {
     const vtrain_weights *weights[VTRAIN_HALVES];      /* of two transformers; else one, and NULL */
+    const vf_model *beside;                   /* what runs with them, or NULL */
     char *path;
     vtrain_base_id id;                        /* path borrowed */
     bool known;                               /* id.weights is filled in */
@@ -18,25 +19,28 @@ struct vtrain_base {
     vc_err err;
 };
 
-/* Makes one key of two. */
-static vf_key joined(const vf_key *a, const vf_key *b)
+/* Makes one key of two, that of a transformer and that of the part `name` of the model. */
+static vf_key joined(const vf_key *a, const char *name, const vf_key *b)
 {
     vf_hasher h;
     vf_hasher_begin(&h, "transformers");
     vf_hasher_bytes(&h, "transformer", a, sizeof *a);
-    vf_hasher_bytes(&h, "transformer_2", b, sizeof *b);
+    vf_hasher_bytes(&h, name, b, sizeof *b);
     return vf_hasher_end(&h);
 }
 
 static int hash_all(vtrain_base *b, const atomic_int *stop, vc_err *err)
 {
-    vf_key low;
+    vf_key more;
     int rc = vtrain_weights_hash(&b->id.weights, b->weights[0], stop, err);
-    if (rc || !b->weights[1])
-        return rc;
-    rc = vtrain_weights_hash(&low, b->weights[1], stop, err);
-    if (!rc)
-        b->id.weights = joined(&b->id.weights, &low);
+    if (!rc && b->weights[1]) {
+        rc = vtrain_weights_hash(&more, b->weights[1], stop, err);
+        b->id.weights = rc ? b->id.weights : joined(&b->id.weights, "transformer_2", &more);
+    }
+    if (!rc && b->beside) {
+        rc = vf_model_hash(&more, b->beside, stop, err);
+        b->id.weights = rc ? b->id.weights : joined(&b->id.weights, "beside", &more);
+    }
     return rc;
 }
 
@@ -127,8 +131,11 @@ int vtrain_base_open(vtrain *t, vc_err *err)
     b->id.files = vtrain_weights_files(t->model.weights);
     if (low) {
         const vf_key of_low = vtrain_weights_files(low);
-        b->id.files = joined(&b->id.files, &of_low);
+        b->id.files = joined(&b->id.files, "transformer_2", &of_low);
     }
+    b->beside = t->model.beside;
+    if (b->beside)
+        b->id.files = joined(&b->id.files, "beside", &t->model.beside_files);
     int rc = t->from.dir ? compare(t, b, err) : 0;
     if (rc || b->known || t->cfg.dry_run || !vtrain_leads(t))
         return rc;

@@ -81,12 +81,15 @@ static int load_beside(vtrain *t, vc_err *err)
     const char *name = t->model.family->beside;
     char *path = NULL;
     cJSON *config = NULL;
+    double bytes = 0;
     int rc = t->cfg.model ? vf_component_find(&path, t->cfg.model, name, err) : 0;
     if (!rc && !path)
         rc = vc_fail(err, VC_EUSAGE, "--model%s%s has no folder %s: give the folder of the whole "
                      "pipeline", t->cfg.model ? " " : "", t->cfg.model ? t->cfg.model : "", name);
     if (!rc)
         rc = vf_component_config(&config, path, NULL, err);
+    if (!rc)
+        rc = vf_model_files(&t->model.beside_files, &bytes, path, err);
     if (!rc)
         rc = vf_component_open(&t->model.beside, path, err);
     if (!rc)
