@@ -126,16 +126,6 @@ static int check_seal(const vtrain_lora *l, vc_err *err)
                    l->path, why.text);
 }
 
-/* Metadata that say DoRA need magnitudes in the file. */
-static int check_dora(const vtrain_lora *l, vc_err *err)
-{
-    for (int i = 0; i < l->n; i++)
-        if (l->entry[i].magnitude)
-            return 0;
-    return vc_fail(err, VC_EFORMAT, "use_dora is true in lora_adapter_metadata, or in "
-                   "adapter_config.json, but the file has no magnitudes of a DoRA: copy it again");
-}
-
 static int open_parts(vtrain_lora *l, const char *path, vc_err *err)
 {
     int rc = find_file(&l->path, path, err);
@@ -160,7 +150,7 @@ static int open_parts(vtrain_lora *l, const char *path, vc_err *err)
     if (!rc)
         rc = vtrain_lora_alpha_read(&l->alpha, l->file, l->path, err);
     if (!rc && l->alpha.dora)
-        rc = check_dora(l, err);
+        rc = vtrain_lora_check_dora(l, err);
     const char *adapter = rc ? NULL : vf_safetensors_meta(l->file, "vlt_adapter");
     l->root = (adapter && !strcmp(adapter, "rslora")) || l->alpha.root;
     l->comfyui = !rc && vf_safetensors_meta(l->file, "vlt_magnitudes");
@@ -266,35 +256,11 @@ void vtrain_lora_close(vtrain_lora *l)
 
 /* ---- reading ---- */
 
-static int check_type(const vtrain_lora *l, const vf_view *v, vc_err *err)
+int vtrain_lora_check_type(const vtrain_lora *l, const vf_view *v, vc_err *err)
 {
     return v->dtype <= VC_F64 ? 0
          : vc_fail(err, VC_EFORMAT, "%s: tensor \"%s\" holds %s, but a LoRA holds floating-point "
                    "numbers", l->path, v->name, vc_dtype_name(v->dtype));
-}
-
-/* A DoRA's magnitudes are those of the rows: [out], [out,1] or [1,out,1,1]. */
-static int check_magnitude(const vtrain_lora *l, const vtrain_lora_entry *e, vc_err *err)
-{
-    const vf_view *m = e->magnitude;
-    int64_t longest = 1;
-    int rc = check_type(l, m, err);
-    if (rc)
-        return rc;
-    if (l->comfyui)
-        return vc_fail(err, VC_EFORMAT, "%s: the magnitudes of this DoRA are those that ComfyUI "
-                       "needs: give pytorch_lora_weights.safetensors beside it, or "
-                       "lora_kohya.safetensors", l->path);
-    for (int i = 0; i < m->nd; i++)
-        longest = m->dim[i] > longest ? m->dim[i] : longest;
-    const bool row = m->nd == 2 && m->dim[0] == 1 && m->dim[1] > 1;
-    if (vf_view_count(m) == longest && longest == e->b->dim[0] && !row)
-        return 0;
-    char have[VT_SHAPE_TEXT];
-    vt_shape_text(have, m->nd, m->dim);
-    return vc_fail(err, VC_EFORMAT, "%s: tensor \"%s\" is %s, but a DoRA has one magnitude for "
-                   "each of the module's %lld rows here, as PEFT's", l->path, m->name, have,
-                   (long long)e->b->dim[0]);
 }
 
 static int check_pair(const vtrain_lora *l, const vtrain_lora_entry *e, vc_err *err)
@@ -311,11 +277,11 @@ static int check_pair(const vtrain_lora *l, const vtrain_lora_entry *e, vc_err *
     if (!a || !b)
         return vc_fail(err, VC_EFORMAT, "%s: module \"%s\" lacks half of its pair, %s", l->path,
                        e->module, a ? "lora_B (lora_up)" : "lora_A (lora_down)");
-    int rc = check_type(l, a, err);
+    int rc = vtrain_lora_check_type(l, a, err);
     if (!rc)
-        rc = check_type(l, b, err);
+        rc = vtrain_lora_check_type(l, b, err);
     if (!rc && e->magnitude)
-        rc = check_magnitude(l, e, err);
+        rc = vtrain_lora_check_magnitude(l, e, err);
     if (!rc && e->alpha && vf_view_count(e->alpha) != 1)
         rc = vc_fail(err, VC_EFORMAT, "%s: tensor \"%s\" has %lld values, but an alpha is one "
                      "number", l->path, e->alpha->name, (long long)vf_view_count(e->alpha));
@@ -465,22 +431,6 @@ static int swap_rows(vtrain_lora *l, const vtrain_lora_entry *e, vf_view *b, vc_
     return 0;
 }
 
-/* Makes the magnitudes [out] of one of our modules. */
-static void take_magnitudes(const vtrain_lora_entry *e, const vtrain_renamed *r,
-                            vtrain_lora_pair *p)
-{
-    int64_t first = 0, rows = e->b->dim[0];
-    p->magnitude = *e->magnitude;
-    if (r->parts > 1 && !vtrain_rename_rows(r, rows, &first, &rows))
-        return;                               /* take_rows fails for B */
-    const size_t each = p->magnitude.bytes / (size_t)e->b->dim[0];
-    p->magnitude.nd = 1;
-    p->magnitude.dim[0] = rows;
-    p->magnitude.data = (const char *)p->magnitude.data + each * (size_t)first;
-    p->magnitude.bytes = each * (size_t)rows;
-    p->scaled = true;
-}
-
 /* Narrows the B of a fused module to the rows of one of our modules. */
 static int take_rows(const vtrain_lora *l, const vtrain_lora_entry *e, const vtrain_renamed *r,
                      vf_view *b, vc_err *err)
@@ -514,7 +464,7 @@ int vtrain_lora_pair_of(vtrain_lora *l, const char *module, vtrain_lora_pair *p,
     p->scale = vtrain_lora_scale(l, *e, module, (double)p->a.dim[0]);
     p->trained = vtrain_lora_trained(l, p->scale, (double)p->a.dim[0]);
     if ((*e)->magnitude)
-        take_magnitudes(*e, &r, p);
+        vtrain_lora_magnitudes(*e, &r, p);
     if (vtrain_lora_swapped(&r) && p->scaled)
         return vc_fail(err, VC_EFORMAT, "%s: module \"%s\": a DoRA of a layer whose halves are "
                        "swapped is not read", l->path, (*e)->module);

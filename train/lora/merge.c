@@ -236,7 +236,9 @@ static int fold_more(vtrain_lora *l, vtrain_lora_entry *e, const vtrain_renamed 
 {
     change c = { 0 };
     int64_t first = 0, rows = v->nd ? v->dim[0] : 1, all = rows, row = 1;
-    int rc = make_change(&c, l, e, bias, err);
+    int rc = vtrain_lora_check_more(l, e, err);
+    if (!rc)
+        rc = make_change(&c, l, e, bias, err);
     if (!rc && r->parts > 1 && !vtrain_rename_rows(r, change_rows(&c), &first, &rows))
         rows = -1;
     for (int i = 1; i < v->nd; i++)

@@ -46,6 +46,17 @@ int vtrain_lora_find(vtrain_lora *l, const char *module, vtrain_lora_entry **e, 
 bool vtrain_lora_swapped(const vtrain_renamed *r);
 /* Lets l free `made` when it is closed. */
 int vtrain_lora_keep(vtrain_lora *l, void *made, vc_err *err);
+/* magnitudes.c. Metadata that say DoRA need magnitudes in the file. */
+int vtrain_lora_check_dora(const vtrain_lora *l, vc_err *err);
+/* Checks an entry's magnitudes, which are those of the rows: [out], [out,1] or [1,out,1,1]. */
+int vtrain_lora_check_magnitude(const vtrain_lora *l, const vtrain_lora_entry *e, vc_err *err);
+/* Checks the types of an entry without a pair, which has no magnitudes. */
+int vtrain_lora_check_more(const vtrain_lora *l, const vtrain_lora_entry *e, vc_err *err);
+/* Sets the magnitudes [out] of one of our modules, whose row is r. */
+void vtrain_lora_magnitudes(const vtrain_lora_entry *e, const vtrain_renamed *r,
+                            vtrain_lora_pair *p);
+/* VC_EFORMAT: the tensor holds no floating-point numbers. */
+int vtrain_lora_check_type(const vtrain_lora *l, const vf_view *v, vc_err *err);
 /* alpha / r by the entry's own alpha, or else by the metadata. */
 double vtrain_lora_scale(const vtrain_lora *l, const vtrain_lora_entry *e, const char *module,
                          double r);

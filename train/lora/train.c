@@ -189,6 +189,9 @@ static int size_more(vt_adapter_size *s, const vtrain_lora *l, const vtrain_lora
                        "transformer in one, which is not trained further: give the file that has "
                        "them apart (pytorch_lora_weights.safetensors)", l->path, e->module,
                        vtrain_lora_more(e), r->parts);
+    int rc = vtrain_lora_check_more(l, e, err);
+    if (rc)
+        return rc;
     const vt_adapter *a = &vt_adapters[kind];
     s->kind = kind;
     s->rank = 0;
@@ -200,6 +203,9 @@ static int size_more(vt_adapter_size *s, const vtrain_lora *l, const vtrain_lora
     const bool ranked = s->rank > 0;
     s->rank = ranked ? s->rank : 1;
     s->alpha = ranked ? vtrain_lora_scale(l, e, module, s->rank) * s->rank : 1;
+    if (!(s->alpha > 0))
+        return vc_fail(err, VC_EMISMATCH, "%s: module \"%s\" has alpha %g, but training needs an "
+                       "alpha above 0", l->path, e->module, s->alpha);
     if (a->kron && !size_kron(s, e))
         return vc_fail(err, VC_EMISMATCH, "%s: module \"%s\" has a LoKr that is divided in a way "
                        "that this run cannot train: LyCORIS's factorization gives others",

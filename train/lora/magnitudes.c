@@ -1,0 +1,66 @@
+/* magnitudes.c - the magnitudes of a DoRA in LoRA files; see parts.h */
+#include "train/lora/parts.h"
+
+int vtrain_lora_check_dora(const vtrain_lora *l, vc_err *err)
+{
+    for (int i = 0; i < l->n; i++)
+        if (l->entry[i].magnitude)
+            return 0;
+    return vc_fail(err, VC_EFORMAT, "use_dora is true in lora_adapter_metadata, or in "
+                   "adapter_config.json, but the file has no magnitudes of a DoRA: copy it again");
+}
+
+int vtrain_lora_check_magnitude(const vtrain_lora *l, const vtrain_lora_entry *e, vc_err *err)
+{
+    const vf_view *m = e->magnitude;
+    int64_t longest = 1;
+    int rc = vtrain_lora_check_type(l, m, err);
+    if (rc)
+        return rc;
+    if (l->comfyui)
+        return vc_fail(err, VC_EFORMAT, "%s: the magnitudes of this DoRA are those that ComfyUI "
+                       "needs: give pytorch_lora_weights.safetensors beside it, or "
+                       "lora_kohya.safetensors", l->path);
+    for (int i = 0; i < m->nd; i++)
+        longest = m->dim[i] > longest ? m->dim[i] : longest;
+    const bool row = m->nd == 2 && m->dim[0] == 1 && m->dim[1] > 1;
+    if (vf_view_count(m) == longest && longest == e->b->dim[0] && !row)
+        return 0;
+    char have[VT_SHAPE_TEXT];
+    vt_shape_text(have, m->nd, m->dim);
+    return vc_fail(err, VC_EFORMAT, "%s: tensor \"%s\" is %s, but a DoRA has one magnitude for "
+                   "each of the module's %lld rows here, as PEFT's", l->path, m->name, have,
+                   (long long)e->b->dim[0]);
+}
+
+int vtrain_lora_check_more(const vtrain_lora *l, const vtrain_lora_entry *e, vc_err *err)
+{
+    int rc = 0;
+    if (e->magnitude)
+        return vc_fail(err, VC_EFORMAT, "%s: module \"%s\" has %s with magnitudes (dora_scale), and "
+                       "only those of a DoRA are read: fold the file into the transformer with the "
+                       "program that made it, and give the result as --transformer", l->path,
+                       e->module, vtrain_lora_more(e));
+    if (e->alpha && (vf_view_count(e->alpha) != 1 || e->alpha->dtype > VC_F64))
+        return vc_fail(err, VC_EFORMAT, "%s: tensor \"%s\": an alpha is one number", l->path,
+                       e->alpha->name);
+    for (int i = 0; !rc && i < VTRAIN_PARTS; i++)
+        if (e->more[i])
+            rc = vtrain_lora_check_type(l, e->more[i], err);
+    return rc;
+}
+
+void vtrain_lora_magnitudes(const vtrain_lora_entry *e, const vtrain_renamed *r,
+                            vtrain_lora_pair *p)
+{
+    int64_t first = 0, rows = e->b->dim[0];
+    p->magnitude = *e->magnitude;
+    if (r->parts > 1 && !vtrain_rename_rows(r, rows, &first, &rows))
+        return;                               /* take_rows fails for B */
+    const size_t each = p->magnitude.bytes / (size_t)e->b->dim[0];
+    p->magnitude.nd = 1;
+    p->magnitude.dim[0] = rows;
+    p->magnitude.data = (const char *)p->magnitude.data + each * (size_t)first;
+    p->magnitude.bytes = each * (size_t)rows;
+    p->scaled = true;
+}
