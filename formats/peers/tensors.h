@@ -34,6 +34,8 @@ typedef struct exchange_names {
     const char *references;                  /* reference pictures: with #, the number of one from
                                               * 0, or of a model that takes one alone; NULL: they
                                               * are left out */
+    const char *places;                      /* of the references' tokens, which are packed by 2x2
+                                              * then; NULL: references have the latents' axes */
     exchange_axes axes;                      /* of the latents and references */
     bool batch;                              /* tensors have an axis of 1 in front */
     bool moments;                            /* latents are mean and logvar */

@@ -54,6 +54,10 @@ same flux flux.musubi.back
 shown 'flux.musubi/a_b 2_0096x0064_fk.safetensors' \
     '"latents_control_1x2x8_float32":{"dtype":"F32","shape":\[16,2,8\]'
 shown 'flux.musubi/a_b 2_fk_te.safetensors' '"t5_vec_bfloat16"'
+make tokens flux mode bf16 bf16 6 edit
+back tokens diffsynth --space raw
+same tokens tokens.diffsynth.back
+shown tokens.diffsynth/0/2.pth 'kontext_image_ids'
 make normal flux sample f32 bf16
 expect 1 'normal: of family flux musubi-tuner keeps samples with reference pictures alone' \
     vlat export normal --to musubi --out x

@@ -177,3 +177,5 @@ done >media/shared.jsonl
 check shared 0 prep shared.jsonl shared "${edit[@]}" --workers 4
 stderr_has '5 encoded' && stderr_has ' 1 conditions encoded'
 check 'shared verified' 0 vlat verify shared
+expect 0 'reference_dropout_p: has no effect: the samples have no reference pictures' \
+    drop plain-c dry --dry_run --reference_dropout_p 0.25

@@ -486,6 +486,9 @@ static void say_training(const vtrain *t)
     say(t, "captions: dropped with probability %g", c->caption_dropout_p);
     if (vtrain_data_roles(t->data) & VC_ROLES_REFERENCE)
         say(t, "references: dropped with probability %g", c->reference_dropout_p);
+    else if (c->reference_dropout_p > 0)
+        vc_warn(t->ui, "--reference_dropout_p: has no effect: the samples have no reference "
+                "pictures that this transformer takes");
     t->model.family->fit(t->model.dit, &fit);
     if (t->model.guidance)
         say(t, "guidance: an input, %g in training (--embedded_guidance), %g in samples",

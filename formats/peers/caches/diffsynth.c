@@ -3,7 +3,8 @@
  *
  *     RANK/7.pth      a tuple of three dictionaries: shared, positive, negative
  *     shared          input_latents [1,C,F,H,W] (Qwen-Image, FLUX [1,C,H,W]), height, width,
- *                     num_frames; Qwen-Image-Edit: edit_latents [1,C,H,W], or a list of them
+ *                     num_frames; Qwen-Image-Edit: edit_latents [1,C,H,W], or a list of them;
+ *                     FLUX.1 Kontext: kontext_latents [1,n,4C] and kontext_image_ids [1,n,3]
  *     positive        prompt, context [1,512,D], zeros after the text
  *                     (Qwen-Image: prompt_emb [1,n,D], prompt_emb_mask [1,n];
  *                     FLUX: prompt_emb [1,512,D], pooled_prompt_emb [1,P])
@@ -21,7 +22,7 @@
 #define FILES(family_) .family = family_, .latents = "input_latents", .batch = true, \
     .type = VC_BF16, .text_type = VC_BF16, .vision_type = VC_BF16, \
     .conditions = { "y", "clip_feature", "first_frame_latents", "reference_latents", \
-                    "vace_context", "control_camera_latents_input", "kontext_latents" }
+                    "vace_context", "control_camera_latents_input" }
 #define WAN(family_) \
     { FILES(family_), .clip = "y", .vision = "clip_feature", .n_text = 1, \
       .text = { { .embeds = "context", .padded = 512, .whole = true, \
@@ -34,6 +35,7 @@ static const exchange_names layouts[] = {
       .text = { { .embeds = "prompt_emb", .mask = "prompt_emb_mask",
                   .trim = EXCHANGE_BY_MASK } } },
     { FILES("flux"), .axes = EXCHANGE_CHW, .n_text = 2,
+      .references = "kontext_latents", .places = "kontext_image_ids",
       .text = { { .pooled = "pooled_prompt_emb" }, { .embeds = "prompt_emb" } } },
     { 0 }
 };
@@ -82,6 +84,32 @@ static int add_ids(exchange_dict *shared, exchange_dict *positive, const exchang
     return 0;
 }
 
+/* Adds a reference picture as tokens, of C x 2 x 2 values, with their places (1, row, column). */
+static int add_tokens(exchange_dict *d, const exchange_names *l, const vf_view *v, vc_err *err)
+{
+    const int64_t c = v->dim[0], h = v->dim[2], w = v->dim[3], n = h / 2 * (w / 2);
+    uint16_t *x = exchange_dict_alloc(d, (size_t)(4 * c * n) * sizeof *x);
+    uint16_t *places = exchange_dict_alloc(d, (size_t)(3 * n) * sizeof *places);
+    const float *from = v->data;
+    if (!x || !places)
+        return vc_no_memory(err);
+    for (int64_t i = 0; i < 4 * c * n; i++) {
+        const int64_t token = i / (4 * c), channel = i / 4 % c, p = i / 2 % 2, q = i % 2;
+        const int64_t y = token / (w / 2) * 2 + p, z = token % (w / 2) * 2 + q;
+        x[i] = vc_f32_to_bf16(from[(channel * h + y) * w + z]);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        places[3 * i] = vc_f32_to_bf16(1);
+        places[3 * i + 1] = vc_f32_to_bf16((float)(i / (w / 2)));
+        places[3 * i + 2] = vc_f32_to_bf16((float)(i % (w / 2)));
+    }
+    exchange_dict_tensor(d, l->references, (vf_view){ NULL, VC_BF16, 3, { 1, n, 4 * c }, x,
+                                                      (size_t)(4 * c * n) * sizeof *x });
+    exchange_dict_tensor(d, l->places, (vf_view){ NULL, VC_BF16, 3, { 1, n, 3 }, places,
+                                                  (size_t)(3 * n) * sizeof *places });
+    return 0;
+}
+
 /* Adds the reference pictures: a tensor, or a list of several ones. */
 static int add_edit(exchange_dict *d, exchange *x, const exchange_names *l,
                     const exchange_sample *s, vc_err *err)
@@ -93,7 +121,9 @@ static int add_edit(exchange_dict *d, exchange *x, const exchange_names *l,
     _Static_assert(VC_REFERENCES == 4, "room for each reference");
     if (!rc && (!own || !item))
         rc = vc_no_memory(err);
-    for (int k = 0; !rc && k < r.n; k++) {
+    if (!rc && l->places && r.n > 1)
+        rc = vc_fail(err, VC_EMISMATCH, "%d reference pictures, FLUX.1 Kontext takes one", r.n);
+    for (int k = 0; !rc && k < r.n && !l->places; k++) {
         const vf_view *v = &r.view[k];
         const size_t n = (size_t)vf_view_count(v);
         void *data = exchange_dict_alloc(d, 2 * n);
@@ -103,7 +133,9 @@ static int add_edit(exchange_dict *d, exchange *x, const exchange_names *l,
         item[k] = &own[k].value;
         rc = data ? exchange_convert(data, VC_BF16, v, 0, n, err) : vc_no_memory(err);
     }
-    if (!rc && r.n == 1) {
+    if (!rc && r.n && l->places) {
+        rc = add_tokens(d, l, &r.view[0], err);
+    } else if (!rc && r.n == 1) {
         exchange_dict_tensor(d, l->references, own[0].view);
     } else if (!rc && r.n) {
         vf_pt_value *list = exchange_dict_add(d, l->references, VF_PT_LIST);
@@ -172,10 +204,57 @@ static int take_edit(exchange_item *m, const char *name, const vf_pt_value *v, v
     return 0;
 }
 
-/* Takes the reference pictures: a tensor, or a list of several ones. */
-static int take_edits(exchange_item *m, const exchange_names *l, const vf_pt_value *d, vc_err *err)
+/* Finds rows and columns of n tokens by the places of the last one; false: they are others'. */
+static bool size_of(const vf_view *places, int64_t n, int64_t size[2])
+{
+    const size_t one = vc_dtype_size(places->dtype);
+    float last[3];
+    if (places->nd != 3 || places->dim[1] != n || places->dim[2] != 3 || n < 1 ||
+        places->dtype > VC_F64)
+        return false;
+    vc_to_f32(last, (const uint8_t *)places->data + (size_t)(3 * (n - 1)) * one, places->dtype, 3);
+    for (int i = 0; i < 2; i++)
+        size[i] = last[1 + i] >= 0 && last[1 + i] < UINT16_MAX ? (int64_t)last[1 + i] + 1 : 0;
+    return size[0] * size[1] == n;
+}
+
+/* Takes a reference picture from its tokens, into *own, which the caller frees. */
+static int take_tokens(exchange_item *m, const exchange_names *l, const vf_pt_value *d, void **own,
+                       vc_err *err)
+{
+    vf_view v, places;
+    int64_t size[2];
+    int rc = vf_pt_tensor(d, l->references, &v, err);
+    if (!rc)
+        rc = vf_pt_tensor(d, l->places, &places, err);
+    if (rc)
+        return rc;
+    if (v.nd != 3 || v.dim[0] != 1 || v.dim[2] % 4 || !v.dim[2] ||
+        !size_of(&places, v.dim[1], size))
+        return vc_fail(err, VC_EFORMAT, "%s: [1,n,4C], and %s [1,n,3] of the places of one picture "
+                       "expected", l->references, l->places);
+    const int64_t c = v.dim[2] / 4, h = 2 * size[0], w = 2 * size[1];
+    const size_t one = vc_dtype_size(v.dtype);
+    uint8_t *x = *own = malloc(v.bytes + 1);
+    if (!x)
+        return vc_no_memory(err);
+    for (int64_t i = 0; i < c * h * w; i++) {
+        const int64_t channel = i / (h * w), y = i / w % h, z = i % w;
+        const int64_t token = y / 2 * size[1] + z / 2, at = (channel * 2 + y % 2) * 2 + z % 2;
+        memcpy(x + (size_t)i * one, (const uint8_t *)v.data + (size_t)(token * 4 * c + at) * one,
+               one);
+    }
+    m->reference[m->n_references++] = (vf_view){ NULL, v.dtype, 4, { c, 1, h, w }, x, v.bytes };
+    return 0;
+}
+
+/* Takes the reference pictures: tokens, a tensor, or a list of several ones. */
+static int take_edits(exchange_item *m, const exchange_names *l, const vf_pt_value *d, void **own,
+                      vc_err *err)
 {
     const vf_pt_value *v = l->references ? vf_pt_get(d, l->references) : NULL;
+    if (v && v->kind != VF_PT_NONE && l->places)
+        return take_tokens(m, l, d, own, err);
     const bool list = v && (v->kind == VF_PT_LIST || v->kind == VF_PT_TUPLE);
     int rc = 0;
     for (size_t k = 0; !rc && list && k < v->n; k++)
@@ -208,16 +287,17 @@ static int read_value(exchange *x, const char *path, const vf_pt_value *v, vc_er
     char *caption = said && said->kind == VF_PT_STR ? strndup(said->s, said->n) : strdup("");
     exchange_item m = { .path = path, .caption = caption,
                         .frames = exchange_int(shared, "num_frames", 0) };
-    void *own = NULL;
+    void *own = NULL, *unpacked = NULL;
     rc = caption ? exchange_take_latents(&m, x, l, shared, &own, err) : vc_no_memory(err);
     if (!rc)
-        rc = take_edits(&m, l, shared, err);
+        rc = take_edits(&m, l, shared, &unpacked, err);
     if (!rc)
         rc = exchange_take_texts(&m, l, positive, err);
     rc = vc_context(err, rc, "%s", path);
     if (!rc)
         rc = exchange_put(x, &m, err);
     free(own);
+    free(unpacked);
     free(caption);
     return rc;
 }

@@ -228,7 +228,7 @@ static void other_models(void **state)
                           "no token of the template is <image>, id 3");
     pictured_refused_with(&text_llava, &f, &o, "vision_feature_layer", "-1", VC_EFORMAT,
                           "vision_feature_layer");
-    pictured_refused_with(&text_llava, &f, &o, "text_config",  /* sizes that transformers leaves out */
+    pictured_refused_with(&text_llava, &f, &o, "text_config",  /* without some sizes */
                           "{\"model_type\": \"llama\", \"vocab_size\": 152}", VC_EMISMATCH, "4096");
     tf_put_config(&f, "{\"model_type\": \"llama\"}");
     pictured_refused(&text_llava, &o, VC_EFORMAT, "model_type");
