@@ -115,6 +115,7 @@ typedef struct vtrain_config {
     int64_t lr_warmup_from, lr_num_cycles;
     double lr_end;
     vc_list param_groups, network_args;
+    char *lycoris_config;
     char *no_decay;
     double lr_ssm;
     int lr_ssm_schedule;                      /* index into linear|cosine */

@@ -91,9 +91,9 @@ static int check_size(const vt_param *of, const vt_adapter_size *s, vc_err *err)
         return vc_fail(err, VC_EUSAGE, "--adapter %s: %s is a convolution, which only lora and "
                        "rslora adapt: leave it out of --target_name", a->name, of->module);
     if (of->scale && a->plain_base)
-        return vc_fail(err, VC_EUSAGE, "--adapter %s: needs the lengths of the weight's rows, which "
-                       "an fp8 base (%s) does not keep: give --transformer_dtype bf16, or another "
-                       "adapter", a->name, of->module);
+        return vc_fail(err, VC_EUSAGE, "--adapter %s: needs the lengths of the weight's rows, "
+                       "which an fp8 base (%s) does not keep: give --transformer_dtype bf16, or "
+                       "another adapter", a->name, of->module);
     return 0;
 }
 

@@ -358,9 +358,6 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(1, "validation_guidance_scale", "write --guidance_scale"),
     REFUSED(1, "text_cache_dtype", "write vprep's --dtype"),
     REFUSED(-1, "lora_config", "a LoRA's modules are given by --target_name"),
-    REFUSED(1, "lycoris_config", "write its algo as --adapter, linear_dim as --rank, linear_alpha as "
-            "--network_alpha, factor as --lokr_factor, full_matrix as --lokr_full_matrix, and its "
-            "modules as --target_name"),
     REFUSED(1, "lora_weight network_weights_ema network_weights_proj", "write --lora_checkpoint"),
     REFUSED(-1, "base_weights base_weights_multiplier",
             "write --preset_lora_path, which adds one LoRA at its full strength"),

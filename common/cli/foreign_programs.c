@@ -55,8 +55,8 @@ const vc_foreign vc_program_flags[] = {
     NONE(1, "training.distributed.num_gpus", LAUNCHER),
     NONE(1, "output_type", "samples are written as MP4 and PNG"),
     /* LoRA variants of sd-scripts, LyCORIS, OneTrainer and SimpleTuner */
-    REFUSED(0, "train_norm", "an adapter changes no norms: --trainable_modules norm trains them in a "
-            "full finetune"),
+    REFUSED(0, "train_norm", "an adapter changes no norms: --trainable_modules norm trains them "
+            "in a full finetune"),
     REFUSED(1, "loraplus_lr_ratio loraplus_unet_lr_ratio lora_plus_ratio", "write --param_groups "
             "\"lora_B:lr=Nx\", or --network_args loraplus_lr_ratio=N"),
     REFUSED(1, "conv_dim conv_rank conv_lora_dim conv_block_dims", "a transformer's convolutions "

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Adapters of FLUX.1, whose first authors have q, k and v in one module: every file that a run writes
-# makes the same model, folded into the base and trained further; a LoKr has no such files, which a
-# line says.
+# Adapters of FLUX.1, whose first authors have q, k and v in one module: every file that a run
+# writes makes the same model, folded into the base and trained further; a LoKr has no such files,
+# which a line says.
 . "$(dirname "$0")/../lib/check.sh"
 need random_transformer flux '{"_class_name": "FluxTransformer2DModel", "num_layers": 1,
     "num_single_layers": 1, "num_attention_heads": 2, "attention_head_dim": 16,
@@ -35,7 +35,10 @@ for adapter in rslora dora loha; do
         for file in pytorch_lora_weights lora_kohya lora_comfyui; do
             path=run/checkpoint-4/$file.safetensors
             [ -f "$path" ] || wrong "$adapter: no $file"
-            [ "$adapter $file" != "dora lora_comfyui" ] || { cp "$path" dora.safetensors; continue; }
+            if [ "$adapter $file" = "dora lora_comfyui" ]; then
+                cp "$path" dora.safetensors
+                continue
+            fi
             rm -rf folded further
             trains folded 1 --preset_lora_path "$path" --learning_rate 1e-20
             # the folded weights are rounded to the file's bf16

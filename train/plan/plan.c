@@ -45,13 +45,13 @@ static char *text_lora(const vtrain *t)
     int n;
     const char *const *name = vtrain_targets_names(t->lora.targets, &n);
     const char *title = vt_adapters[t->cfg.adapter].title;
-    char *text = t->cfg.lokr_full_matrix
+    char *text = !t->lora.most_rank
                      ? vc_format("%s: whole matrices, ", title)
                      : vc_format("%s: %s %lld, ", title, t->lora.ranks ? "ranks up to" : "rank",
                                  (long long)t->lora.most_rank);
-    if (t->lora.alphas && !t->cfg.lokr_full_matrix)
+    if (t->lora.alphas && t->lora.most_rank)
         append(&text, "alphas of %s, ", t->cfg.alpha_pattern.n ? "modules" : "the file");
-    else if (!t->cfg.lokr_full_matrix)
+    else if (t->lora.most_rank)
         append(&text, "alpha %g, ", t->cfg.network_alpha);
     append(&text, "%d of the model's %d linears (%.0f %%)", t->lora.linears, t->lora.of_linears,
            100.0 * t->lora.linears / t->lora.of_linears);

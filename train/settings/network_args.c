@@ -112,8 +112,8 @@ static int take_other(vc_flags *set, const char *text, size_t n, vc_err *err)
                          keys[i].say);
         return 0;
     }
-    vc_flags_wrong(set, "--network_args %s: not available here: of the settings of musubi-tuner and "
-                   "LyCORIS, algo, factor, full_matrix, decompose_both, dora_wd, rs_lora, "
+    vc_flags_wrong(set, "--network_args %s: not available here: of the settings of musubi-tuner "
+                   "and LyCORIS, algo, factor, full_matrix, decompose_both, dora_wd, rs_lora, "
                    "network_reg_dims, dropouts and loraplus_lr_ratio=N are taken", text);
     return 0;
 }
@@ -132,6 +132,8 @@ static int take_dim(const vtrain_config *c, vc_flags *set, vc_err *err)
 int vtrain_take_network_args(vtrain_config *c, vc_flags *set, vc_err *err)
 {
     int rc = take_dim(c, set, err);
+    if (!rc)
+        rc = vtrain_take_lycoris(c, set, err);
     for (int i = 0; !rc && i < c->network_args.n; i++) {
         const char *text = c->network_args.item[i];
         size_t n = strcspn(text, "=");

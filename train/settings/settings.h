@@ -58,6 +58,8 @@ int vtrain_take_network_args(vtrain_config *c, vc_flags *set, vc_err *err);
  * stand for, and checks these and the schedule. table: all
  * flags. */
 int vtrain_take_optimiser(vtrain_config *c, const vc_flag *table, vc_flags *set, vc_err *err);
+/* lycoris.c. Takes the settings of --lycoris_config as the flags that they stand for. */
+int vtrain_take_lycoris(vtrain_config *c, vc_flags *set, vc_err *err);
 /* adapter.c. Takes --adapter from the flags that name it, and adds contradictions, and what an
  * adapter cannot do, to the errors of set. */
 void vtrain_take_adapter(vtrain_config *c, vc_flags *set);

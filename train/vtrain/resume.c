@@ -83,7 +83,8 @@ static int read_optimizer(vtrain *t, const char *dir, vc_err *err)
 /* Settings that have to be those of the checkpoint, because its state depends on them. */
 static const char *const state_of[] = {
     "optimizer", "adapter", "rank", "network_alpha", "rank_pattern", "alpha_pattern",
-    "lokr_factor", "lokr_full_matrix", "lokr_decompose_both", "boundary_type", "param_groups", "no_decay", NULL
+    "lokr_factor", "lokr_full_matrix", "lokr_decompose_both", "boundary_type", "param_groups",
+    "no_decay", NULL
 };
 /* Settings that may change when a run resumes: those that do not affect training, and those whose
  * change other messages report. A change of any other setting is a warning. */

@@ -80,7 +80,8 @@ static const vc_peer_row rows[] = {
     KIND("network_module", "networks.lora_flux>training_type=lora|networks.loha>training_type=lora "
          "adapter=loha|networks.lokr>training_type=lora adapter=lokr|lycoris.kohya>"
          "training_type=lora adapter=lycoris.kohya", "of sd-scripts' networks "
-         "networks.lora_flux, loha, lokr and LyCORIS's are here: its other models and adapters are " FAMILIES),
+         "networks.lora_flux, loha, lokr and LyCORIS's are here: its other models and adapters "
+         "are " FAMILIES),
     FLAG("network_dim", "rank"),
     FLAG("network_weights", "lora_checkpoint"),
     EACH("network_args", "network_args"),
