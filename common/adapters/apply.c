@@ -36,7 +36,7 @@ static vt_tensor *inverse_lengths(vt_ctx *g, const vt_lin *l)
     if (!inverse)
         return NULL;
     vt_scope s = vt_scope_begin(g);
-    vt_tensor *sum = vt_new(g, VC_F32, 2, dim), *rows = vt_new(g, VC_BF16, 2, dim);
+    vt_tensor *sum = vt_new(g, VC_F32, 2, dim), *rows = vt_new(g, VC_F32, 2, dim);
     vt_tensor *stats = vt_new(g, VC_F32, 2, (int64_t[]){ out, 2 });
     if (sum && rows && stats) {
         VT_RUN(g, copy, sum, l->w);

@@ -33,6 +33,8 @@ static const struct { const char *type, *range, *folder; int low; } half[] = {
     { "high", "--min_timestep 650 --max_timestep 1000 --preserve_distribution_shape", "", 0 },
     { "low", "--max_timestep 550 --preserve_distribution_shape --optimizer adamw_bf16 "
       "--uniform_sampling --gradient_accumulation_steps 3", "transformer_2/", 1 },
+    { "low", "--min_timestep 50 --max_timestep 550 --adapter dora", "transformer_2/", 1 },
+    { "high", "--min_timestep 650 --max_timestep 1000 --adapter loha", "", 0 },
 };
 
 /* True if all values of tensors with this prefix are zero; there is one. */
