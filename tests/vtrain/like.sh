@@ -158,7 +158,8 @@ stderr_has 'is a flag of videox-fun.*rank 128 (here 64), network_alpha 64 (here 
 stderr_lacks 'whose defaults differ.*\(weighting_scheme\|flow_levels\|loss_cutoff\|guidance\|logit\)'
 need plan wan --sdpa --training_type full-finetune
 stderr_lacks 'whose defaults differ.*\(rank\|network_alpha\|target_name\)'
-expect 0 'network_module: has no effect here: .*--like musubi' plan wan --network_module networks.lora_wan
+need plan wan --network_module networks.lora_wan
+stderr_has 'network_module is a flag of musubi.*--like musubi'
 stderr_lacks "the family's"
 
 need plan flux --flow_weighting_scheme none
