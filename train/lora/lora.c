@@ -256,13 +256,6 @@ void vtrain_lora_close(vtrain_lora *l)
 
 /* ---- reading ---- */
 
-int vtrain_lora_check_type(const vtrain_lora *l, const vf_view *v, vc_err *err)
-{
-    return v->dtype <= VC_F64 ? 0
-         : vc_fail(err, VC_EFORMAT, "%s: tensor \"%s\" holds %s, but a LoRA holds floating-point "
-                   "numbers", l->path, v->name, vc_dtype_name(v->dtype));
-}
-
 static int check_pair(const vtrain_lora *l, const vtrain_lora_entry *e, vc_err *err)
 {
     const vf_view *a = e->a, *b = e->b;
@@ -318,18 +311,6 @@ double vtrain_lora_trained(const vtrain_lora *l, double own, double rank)
 {
     const double alpha = l->alpha.trained;
     return isnan(alpha) ? own : alpha / (l->root ? sqrt(rank) : rank);
-}
-
-const char *vtrain_lora_more(const vtrain_lora_entry *e)
-{
-    const char *what = NULL;
-    for (int i = VTRAIN_PART_DIFF; i < VTRAIN_PARTS && !what; i++)
-        if (e->more[i])
-            what = i == VTRAIN_PART_DIFF     ? "a change of a whole layer"
-                   : i == VTRAIN_PART_DIFF_B ? "a change of a bias"
-                   : i < VTRAIN_PART_HA_1A   ? "a LoKr"
-                                             : "a LoHa";
-    return what;
 }
 
 /* Sets *e to the entry with this name, and leaves *e alone if there is none. Entries with two names

@@ -1,5 +1,25 @@
-/* magnitudes.c - the magnitudes of a DoRA in LoRA files; see parts.h */
+/* magnitudes.c - checks of what LoRA files have beside pairs, and magnitudes of a DoRA; see
+ * parts.h */
 #include "train/lora/parts.h"
+
+int vtrain_lora_check_type(const vtrain_lora *l, const vf_view *v, vc_err *err)
+{
+    return v->dtype <= VC_F64 ? 0
+         : vc_fail(err, VC_EFORMAT, "%s: tensor \"%s\" holds %s, but a LoRA holds floating-point "
+                   "numbers", l->path, v->name, vc_dtype_name(v->dtype));
+}
+
+const char *vtrain_lora_more(const vtrain_lora_entry *e)
+{
+    const char *what = NULL;
+    for (int i = VTRAIN_PART_DIFF; i < VTRAIN_PARTS && !what; i++)
+        if (e->more[i])
+            what = i == VTRAIN_PART_DIFF     ? "a change of a whole layer"
+                   : i == VTRAIN_PART_DIFF_B ? "a change of a bias"
+                   : i < VTRAIN_PART_HA_1A   ? "a LoKr"
+                                             : "a LoHa";
+    return what;
+}
 
 int vtrain_lora_check_dora(const vtrain_lora *l, vc_err *err)
 {
