@@ -72,7 +72,8 @@ static void test_clips(void **state)
     assert_int_equal(m.text[0].embeds.dim[0], 2);            /* the mask's ones */
     assert_int_equal(m.text[0].embeds.bytes, 2 * 4 * sizeof(float));
     assert_int_equal(m.text[0].length, 3);
-    assert_ptr_equal(exchange_guess(&clips, &v, &v), &clips);
+    const exchange_names rows[] = { batches, clips, { .family = NULL } };
+    assert_ptr_equal(exchange_guess(rows, &v, &v), &rows[1]);
 }
 
 static void test_batches(void **state)
