@@ -53,7 +53,7 @@ output_has '3x4+5x10+6x3+4x4: 1 sample' && output_has '3x4+6x3: 1 sample' &&
     output_has '  3x4: 1 sample'
 expect 0 'memory: peak' train whole --max_train_steps 4 --validation_steps 4 \
     --num_inference_steps 2 --trace_dir trace --reference_dropout_p 0.5
-output_has 'references: [1-9][0-9.]*% of 4 left out, 50% expected'
+output_has 'references: [1-9][0-9.]*% of [1-4] left out, 50% expected'
 expect 0 . train cut --max_train_steps 2 --reference_dropout_p 0.5
 expect 0 'resumes after step 2' train cut --max_train_steps 4 --resume_from_checkpoint latest \
     --reference_dropout_p 0.5

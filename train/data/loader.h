@@ -80,7 +80,7 @@ typedef struct vtrain_batch {
     float *latents;              /* x0: drawn from the posterior and normalised, packed */
     unsigned roles;              /* 1 << vc_role of the conditions below */
     vtrain_own own;              /* sizes of the references among them */
-    bool alone;                  /* the samples have references, which a draw left out */
+    bool paired, alone;          /* the samples have references; a draw left these out */
     float *cond[VC_ROLES];       /* as vtrain_in's: image [rows,C,1,h,w], video [rows,C,f,h,w], mask
                                   * [rows,1,f,h,w], references [rows,C,1,H,W]; NULL: none */
     bool *cond_dropped;          /* [rows]: the row's pictures are zeros */

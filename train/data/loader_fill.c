@@ -263,7 +263,7 @@ static int fill_texts(vtrain_loader *l, slot *s, vc_err *err)
  * way for each of its parts. */
 static bool is_alone(const vtrain_loader *l, const slot *s)
 {
-    return l->d->references && l->d->group[s->b.group].own.size[0][0] && !l->o.held_out &&
+    return s->b.paired && !l->o.held_out &&
            vc_train_unit(l->o.plan.seed, 3, 0, (uint32_t)s->b.micro, VC_DRAW_COND_DROP) <
                l->o.reference_dropout;
 }
@@ -275,6 +275,7 @@ int vtrain_loader_fill(vtrain_loader *l, vtrain_loader_slot *s)
     const int64_t dim[5] = { b->rows, l->d->norm.channels, g->padded, g->h, g->w };
 
     memcpy(b->dim, dim, sizeof b->dim);
+    b->paired = vtrain_data_roles_of(l->d, &g->own) & VC_ROLES_REFERENCE;
     b->alone = is_alone(l, s);
     b->own = b->alone ? (vtrain_own){ 0 } : g->own;
     b->base = g->base;

@@ -41,6 +41,7 @@ vtrain_micro_note *vtrain_notes_batch(vtrain_notes *s, const vtrain *t, int64_t 
         memcpy(n->key[row], b->key[row], VTRAIN_KEY);
         n->dropped += b->dropped[row];
         n->zeroed += b->cond_dropped[row];
+        n->paired += b->paired;
         n->alone += b->alone;
     }
     return n;
@@ -87,6 +88,7 @@ static void add_note(vtrain_notes *s, vtrain *t, vtrain_record *r, const vtrain_
     t->at.dropped += n->dropped;
     count->rows += n->rows;
     count->zeroed += n->zeroed;
+    count->paired += n->paired;
     count->alone += n->alone;
     *tokens += n->tokens;
     r->loss += n->loss;

@@ -13,7 +13,7 @@ typedef struct vtrain_micro_note {
     vtrain_part_loss level[VTRAIN_NOISE_LEVELS];  /* as vtrain_micro's */
     vtrain_part_loss kind[VTRAIN_KINDS_OF_LOSS];
     uint64_t tokens;
-    uint32_t rows, dropped, zeroed, alone;
+    uint32_t rows, dropped, zeroed, paired, alone;
     bool low;                                 /* as vtrain_micro's */
     char bucket[80];                          /* name, since data may grow within a step */
     char key[][VTRAIN_KEY];                   /* [train_batch_size] */
@@ -23,7 +23,7 @@ typedef struct vtrain_micro_note {
 typedef struct vtrain_counts {
     int64_t begun;                            /* step that the process began at */
     uint64_t rows, zeroed;                    /* rows trained on; those with zeroed conditions */
-    uint64_t alone;                           /* those whose references were left out */
+    uint64_t paired, alone;                   /* those that have references; without them, by draws */
     int64_t waits;                            /* of the device for data, after the first step */
     double wait_s;                            /* seconds of these waits */
 } vtrain_counts;

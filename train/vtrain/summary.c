@@ -68,9 +68,10 @@ static void report_conditions(const vtrain *t, const vtrain_counts *c)
     if (roles & ~references && rows)
         vc_say(t->ui, "conditions: %.2f%% of %llu became zeros", 100 * (double)c->zeroed /
                (double)rows, rows);
-    if (roles & references && rows)
+    if (roles & references && c->paired)
         vc_say(t->ui, "references: %.2f%% of %llu left out, %.4g%% expected",
-               100 * (double)c->alone / (double)rows, rows, 100 * t->cfg.reference_dropout_p);
+               100 * (double)c->alone / (double)c->paired, (unsigned long long)c->paired,
+               100 * t->cfg.reference_dropout_p);
 }
 
 static void report_profile(const vtrain *t, const vtrain_counts *c)
