@@ -47,8 +47,8 @@ int exchange_check_finite(const vf_view *v, const char *what, vc_err *err);
 int exchange_check_latent(const exchange_item *m, vc_err *err);
 /* Checks the reference pictures of an item in the same way. */
 int exchange_check_references(const exchange_item *m, vc_err *err);
-/* Makes *v, normalised latents, a view of raw f32 values in *own, which the caller frees, and counts
- * the values that normalising would not give again. */
+/* Makes *v, normalised latents, a view of raw f32 values in *own, which the caller frees, and
+ * counts the values that normalising would not give again. */
 int exchange_denormalized(exchange *x, vf_view *v, float **own, vc_err *err);
 /* Checks text i of an item, and compares it with the first item's, t, unless t is NULL. */
 int exchange_check_text(const struct exchange_encoder *t, const exchange_item *m, int i,

@@ -77,8 +77,8 @@ void prep_encoder_watch(prep_encoder *e, prep_told *told, void *arg);
 double prep_encoder_seconds(const prep_encoder *e);
 
 /* Encodes the values that j needs and writes its trace. A value that an earlier job of this encoder
- * has is not encoded again: j is put without it if that job's turn comes before, else j gets a copy.
- * So jobs are put in the order of their turns, and are not freed before. Closes j's frames.
+ * has is not encoded again: j is put without it if that job's turn comes before, else j gets a
+ * copy. So jobs are put in the order of their turns, and are not freed before. Closes j's frames.
  * *n: the number of encoded values besides the clip. */
 int prep_encode(prep_encoder *e, prep_job *j, uint64_t *n, vc_err *err);
 

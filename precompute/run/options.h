@@ -44,7 +44,7 @@ typedef struct vprep_config {
     char *preserve;                   /* "TRIGGER=CLASS"; NULL */
     vf_wording wording;               /* how captions are changed; its seed is not set */
     char *model_version;
-    bool edit, edit_plus;             /* the same for Qwen-Image-Edit, its first version and others */
+    bool edit, edit_plus;             /* the same for Qwen-Image-Edit: its first version, others */
     vc_list reuse;
     vc_list control_directory;
     double sample_fps, shard_seconds;

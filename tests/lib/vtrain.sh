@@ -46,5 +46,6 @@ same_as_singles()
     lines=$(paste batch-4/numbers batch-1/numbers | awk 'function far(a, b) {
         return a - b > 1e-4 * b || b - a > 1e-4 * b }
         NF != 4 || far($1, $3) || far($2, $4) { bad = 1 } END { print bad ? "far" : NR }')
-    [ "$lines" != far ] && [ "$lines" -ge 2 ] || wrong "batches train otherwise: $(paste batch-[41]/numbers)"
+    [ "$lines" != far ] && [ "$lines" -ge 2 ] ||
+        wrong "batches train otherwise: $(paste batch-[41]/numbers)"
 }

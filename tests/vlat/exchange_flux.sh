@@ -79,4 +79,5 @@ expect 1 'of family wan2.1, of which kohya.s sd-scripts keeps no cache: --to koh
     vlat export made.wan --to kohya --out x
 
 # musubi-tuner has FLUX.1 Kontext alone, whose samples have a second picture
-expect 1 'of family flux musubi-tuner keeps samples with reference pictures alone' vlat export dsr --to musubi --out x
+expect 1 'of family flux musubi-tuner keeps samples with reference pictures alone' \
+    vlat export dsr --to musubi --out x

@@ -164,7 +164,8 @@ expect 0 . drop c half-cut --max_train_steps 5 --reference_dropout_p 0.5
 expect 0 'resumes after step 5' drop c half-cut --max_train_steps 12 --reference_dropout_p 0.5 \
     --resume_from_checkpoint latest --workers 3
 same_end half/checkpoint-12 half-cut/checkpoint-12 || wrong "a resumed run has other values"
-expect 0 'references: dropped with probability 0.25' drop c dry --dry_run --control_image_dropout 0.25
+expect 0 'references: dropped with probability 0.25' \
+    drop c dry --dry_run --control_image_dropout 0.25
 
 # ---- batches of unequal references train as their samples do by themselves ----
 same_as_singles a --model m

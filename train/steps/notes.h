@@ -23,7 +23,7 @@ typedef struct vtrain_micro_note {
 typedef struct vtrain_counts {
     int64_t begun;                            /* step that the process began at */
     uint64_t rows, zeroed;                    /* rows trained on; those with zeroed conditions */
-    uint64_t paired, alone;                   /* those that have references; without them, by draws */
+    uint64_t paired, alone;                   /* those that have references; left without them */
     int64_t waits;                            /* of the device for data, after the first step */
     double wait_s;                            /* seconds of these waits */
 } vtrain_counts;
