@@ -186,8 +186,8 @@ int exchange_add_references(exchange_dict *d, exchange *x, const exchange_names 
     const bool one = l->references && !strchr(l->references, '#');
     int rc = l->references ? exchange_references_open(&r, x, s, err) : 0;
     if (!rc && one && r.n != 1)
-        rc = vc_fail(err, VC_EMISMATCH, "%d reference pictures: %s has one of each sample", r.n,
-                     x->format);
+        rc = vc_fail(err, VC_EMISMATCH, "%d reference pictures: %s keeps exactly one of each "
+                     "sample: vlat select leaves a sample out", r.n, x->format);
     for (int k = 0; !rc && k < r.n; k++)
         rc = add_reference(d, l, s, &r, k, err);
     exchange_references_close(&r);
