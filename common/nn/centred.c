@@ -99,7 +99,7 @@ vt_tensor *nn_centred_conv(nn_centred *p, nn_video_conv *c, vt_tensor *x)
 {
     const nn_video *n = p->n;
     const int conv = p->convs++;
-    const bool ends = !p->causal && n->last && n->ended == conv;
+    const bool ends = !p->causal && n->last && n->ended == p->end[conv];
     const int side = p->reflect ? 0 : 1;
     const vt_conv how = { .stride = { 1, 1, 1 }, .before = { 0, side, side },
                           .after = { 0, side, side } };

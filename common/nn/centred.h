@@ -3,10 +3,10 @@
  *
  * A convolution returns a frame as soon as it has the frame after it, so each one is a frame late,
  * and the first calls of a network return no frames (NULL). At the end of the clip a convolution
- * reads a copy of its last frame. To bound memory there too, the convolutions end one by one: the
- * network runs once for the last chunk, in which convolution 0 ends, and then once more for each
- * other convolution, with NULL for its input. So all frames equal those of one pass over the whole
- * clip, and memory is that of a chunk.
+ * reads a copy of its last frame. To bound memory there too, the convolutions end a few at a time:
+ * the network runs for the last chunk, in which the first ones end, and then some more times, with
+ * NULL for its input. So all frames equal those of one pass over the whole clip, and memory is that
+ * of a chunk.
  *
  * A causal convolution reads two frames before each frame and is never late. */
 #ifndef COMMON_NN_CENTRED_H
@@ -19,6 +19,9 @@ typedef struct nn_centred {
     const nn_video *n;
     bool causal;
     bool reflect;                    /* the rows and columns around a frame mirror it, else zeros */
+    const int *end;                  /* of each convolution, in the order in which they run: the
+                                      * n->ended of the run in which it ends. It never falls, and
+                                      * is 0 for the first one */
     int convs;                       /* convolutions that have run */
 } nn_centred;
 

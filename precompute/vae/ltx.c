@@ -1,6 +1,8 @@
 /* ltx.c - the encoder and the decoder of LTX-Video's and LTX-2's autoencoders: see ltx.h */
 #include "precompute/vae/ltx.h"
 
+#include <assert.h>
+
 #include "common/base/rng.h"
 #include "common/nn/embeddings.h"
 #include "common/nn/fold.h"
@@ -235,7 +237,7 @@ static vt_tensor *decode_chunk(vae *v, const nn_video *n, vt_tensor *z)
 {
     ltx_vae *m = (ltx_vae *)v;
     ltx_net *net = &m->decoder;
-    nn_centred way = { .n = n, .causal = m->causal, .reflect = m->reflect };
+    nn_centred way = { .n = n, .causal = m->causal, .reflect = m->reflect, .end = net->end };
     pass p = { .n = n, .m = m, .decoder = &way };
     vt_ctx *g = n->g;
     const float t = (float)v->decode_timestep;
@@ -252,23 +254,16 @@ static vt_tensor *decode_chunk(vae *v, const nn_video *n, vt_tensor *z)
     if (x)
         x = nn_unsquares(g, x, m->patch);
     vt_scope_end(g, s, 1, &x);
+    assert(way.convs == net->convs);
     return x;
 }
 
-static int convs_of(const ltx_block *b)
-{
-    return 2 * b->n + (b->sampler.w != NULL) + (b->widen.conv1.w ? 2 : 0);
-}
-
-/* The decoder's convolutions that end after the first one; a causal one is never late. */
+/* A causal convolution is never late. */
 static int decode_ends(const vae *v)
 {
     const ltx_vae *m = (const ltx_vae *)v;
-    int n = convs_of(&m->decoder.mid) + 1;
 
-    for (int i = 0; i < m->decoder.levels; i++)
-        n += convs_of(&m->decoder.level[i]);
-    return m->causal ? 0 : n;
+    return m->causal ? 0 : m->decoder.end[m->decoder.convs - 1];
 }
 
 /* Mixes noise into the latent z for a decoder that removes noise. */
@@ -284,12 +279,9 @@ static vt_tensor *noisy_latent(vae *v, vt_tensor *z)
 
 static int frames(int f) { return LTX_RATIO_T * (f - 1) + 1; }
 
-/* Convolutions carry two frames from chunk to chunk, so a chunk has at least two latent frames. */
-enum { CHUNK = 2 };
-
 #define NET(class_, configure_) { \
-    .class = class_, .size = sizeof(ltx_vae), .pixel_frames = CHUNK * LTX_RATIO_T, \
-    .latent_frames = CHUNK, .one_logvar = true, .frames = frames, .configure = configure_, \
+    .class = class_, .size = sizeof(ltx_vae), .pixel_frames = LTX_CHUNK * LTX_RATIO_T, \
+    .latent_frames = LTX_CHUNK, .one_logvar = true, .frames = frames, .configure = configure_, \
     .bind = ltx_bind, .statistics = ltx_statistics, .spare = ltx_statistics_names, \
     .encode_chunk = encode_chunk, .decode_chunk = decode_chunk, .decode_ends = decode_ends, \
     .latent = noisy_latent }

@@ -21,6 +21,10 @@
 enum { LTX_RATIO_T = 8 };                                  /* pixel frames per latent frame */
 enum { LTX_LEVELS = 8, LTX_LAYERS = 16 };                  /* the most levels, and the most resnets
                                                             * of a block */
+enum { LTX_CONVS = (LTX_LEVELS + 1) * (2 * LTX_LAYERS + 3) + 2 };
+enum { LTX_CHUNK = 2 };                                    /* latent frames. Convolutions carry two
+                                                            * frames from chunk to chunk, so a chunk
+                                                            * has at least two latent frames */
 #define LTX_EPS 1e-8f                                      /* of RMS norms */
 
 typedef struct ltx_resnet {
@@ -63,6 +67,7 @@ typedef struct ltx_net {
     ltx_time time;                   /* embeds the timestep for norm and table before conv_out */
     vt_tensor *table;                /* scale_shift_table [2,C] before conv_out */
     vt_tensor *multiplier;           /* factor of the timestep, a scalar */
+    int convs, end[LTX_CONVS];       /* of a decoder: its convolutions, nn_centred.end */
 } ltx_net;
 
 typedef struct ltx_vae {

@@ -246,6 +246,41 @@ static int plan_decoder(ltx_net *net, const fields *f, vc_err *err)
     return rc;
 }
 
+/* Plans in which run n convolutions end, each of which then returns one frame more, 1/scale of a
+ * latent frame. The frames of all that end in a run are at most those of a chunk; `used` counts
+ * them in frames of LTX_RATIO_T to a latent frame. */
+static void plan_ends(ltx_net *net, int n, int scale, int *used)
+{
+    const int all = LTX_CHUNK * LTX_RATIO_T, frames = LTX_RATIO_T / scale;
+
+    for (; n > 0; n--) {
+        int run = net->convs ? net->end[net->convs - 1] : 0;
+        if (*used + frames > all) {
+            run++;
+            *used = 0;
+        }
+        *used += frames;
+        net->end[net->convs++] = run;
+    }
+}
+
+/* Goes through the decoder's convolutions in the order in which they run. In run 0 the last chunk
+ * has frames of its own, so that little more than the first one ends. */
+static void plan_all_ends(ltx_net *net)
+{
+    int scale = 1, used = LTX_CHUNK * LTX_RATIO_T - LTX_RATIO_T;
+
+    plan_ends(net, 1 + 2 * net->mid.n, scale, &used);
+    for (int i = 0; i < net->levels; i++) {
+        const ltx_block *b = &net->level[i];
+        const bool samples = b->by[0] * b->by[1] > 1;
+        plan_ends(net, (b->in != b->out ? 2 : 0) + samples, scale, &used);
+        scale *= b->by[0];
+        plan_ends(net, 2 * b->n, scale, &used);
+    }
+    plan_ends(net, 1, scale, &used);
+}
+
 /* ---- sizes ---- */
 
 static int steps_of(const ltx_net *net, int axis)
@@ -291,7 +326,11 @@ static int plan(ltx_vae *m, const fields *f, vc_err *err)
         rc = plan_encoder(&m->encoder, f, err);
     if (!rc)
         rc = plan_decoder(&m->decoder, f, err);
-    return rc ? rc : check_ratios(m, f, err);
+    if (!rc)
+        rc = check_ratios(m, f, err);
+    if (!rc)
+        plan_all_ends(&m->decoder);
+    return rc;
 }
 
 /* Hashes the fields of the configuration that change latents. */
