@@ -280,7 +280,7 @@ static vt_tensor *noisy_latent(vae *v, vt_tensor *z)
 static int frames(int f) { return LTX_RATIO_T * (f - 1) + 1; }
 
 #define NET(class_, configure_) { \
-    .class = class_, .size = sizeof(ltx_vae), .pixel_frames = LTX_CHUNK * LTX_RATIO_T, \
+    .class = class_, .size = sizeof(ltx_vae), .pixel_frames = LTX_ENCODE_CHUNK * LTX_RATIO_T, \
     .latent_frames = LTX_CHUNK, .one_logvar = true, .frames = frames, .configure = configure_, \
     .bind = ltx_bind, .statistics = ltx_statistics, .spare = ltx_statistics_names, \
     .encode_chunk = encode_chunk, .decode_chunk = decode_chunk, .decode_ends = decode_ends, \

@@ -22,9 +22,9 @@ enum { LTX_RATIO_T = 8 };                                  /* pixel frames per l
 enum { LTX_LEVELS = 8, LTX_LAYERS = 16 };                  /* the most levels, and the most resnets
                                                             * of a block */
 enum { LTX_CONVS = (LTX_LEVELS + 1) * (2 * LTX_LAYERS + 3) + 2 };
-enum { LTX_CHUNK = 2 };                                    /* latent frames. Convolutions carry two
-                                                            * frames from chunk to chunk, so a chunk
-                                                            * has at least two latent frames */
+/* Latent frames of a chunk: at least two, since convolutions carry two frames from chunk to chunk.
+ * Decoding takes more: its chunks wait for frames that are late. */
+enum { LTX_ENCODE_CHUNK = 2, LTX_CHUNK = 4 };
 #define LTX_EPS 1e-8f                                      /* of RMS norms */
 
 typedef struct ltx_resnet {
