@@ -13,7 +13,7 @@ function addressOf(set, r, path, role) {
 /* ---- clips ---- */
 
 function clip(set, r, props) {
-  const src = r.type === 'video' && addressOf(set, r, String(r.path || ''));
+  const src = r.type === 'video' ? addressOf(set, r, String(r.path || '')) : null;
   return src && el('video', { src, loop: true, muted: true, playsInline: true, ...props });
 }
 
