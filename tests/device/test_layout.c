@@ -200,7 +200,7 @@ static void test_types(void **state)
         { VC_BF16, VC_BF16, VC_BF16, VC_F8E4M3, VC_BF16 }, /* a weight in fp8: exact */
         { VC_BF16, VC_F32, VC_BF16, VC_F32, VC_BF16 },     /* x A' of LoRA */
         { VC_BF16, VC_BF16, VC_F32, VC_F32, VC_BF16 },     /* h B' of LoRA */
-        { VC_BF16, VC_F32, VC_F32, VC_F32, VC_F32 },
+        { VC_BF16, VC_F32, VC_F32, VC_F32, VC_F32 },       /* Muon's */
         { VC_F32, VC_F32, VC_F32, VC_BF16, VC_F32 },       /* a bf16 weight among f32: exact */
         { VC_F32, VC_F32, VC_F32, VC_F16, VC_F32 },
     };

@@ -139,6 +139,28 @@ static void test_swap(void **state)
     free(model);
 }
 
+/* The losses of the quarters of noise, which come from those of a batch's rows, are the same in all
+ * steps. */
+static void same_levels(const char *a, const char *b)
+{
+    static const char *const field = "\"loss_levels\"";
+    char *x = run_metrics(dir, a, NULL), *y = run_metrics(dir, b, NULL);
+    const char *p = x, *q = y;
+    int n = 0;
+
+    for (; (p = strstr(p, field)); n++) {
+        size_t length = strcspn(p, "]");
+        q = strstr(q, field);
+        if (!q || strncmp(p, q, length))
+            fail_msg("%s and %s: %.*s", a, b, (int)length, p);
+        p += length;
+        q += length;
+    }
+    assert_int_equal(n, GRAPHS);
+    free(x);
+    free(y);
+}
+
 /* Replayed steps have the bits of steps that are queued kernel by kernel, as with --profile. The
  * runs have two buckets, texts of several lengths, averages that are swapped with the weights, and
  * evaluation between steps; a LoRA, whose frozen blocks have no gradients; a timestep for each
@@ -173,6 +195,7 @@ static void test_graphs(void **state)
                             run_value(dir, off, at, "eval_loss"));
             replays += run_value(dir, on, at, "graph_replays");
         }
+        same_levels(on, off);
         if (replays < how[i].least)
             fail_msg("%s: %g replays", args, replays);
         char *a = vc_format("%s/checkpoint-24/%s", on, how[i].weights);
