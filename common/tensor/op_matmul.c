@@ -416,19 +416,25 @@ static vt_tensor *linear(vt_ctx *g, vt_tensor *x, const vt_lin *l, vc_dtype type
     return y;
 }
 
+/* True if the layer's output is that of its adapter's row. */
+static bool applied(const vt_ctx *g, const vt_lin *l)
+{
+    return l->apply && !g->bare;
+}
+
 vt_tensor *vt_linear(vt_ctx *g, vt_tensor *x, const vt_lin *l)
 {
-    return l->apply ? l->apply(g, x, l, g->compute) : linear(g, x, l, g->compute, NULL, NULL);
+    return applied(g, l) ? l->apply(g, x, l, g->compute) : linear(g, x, l, g->compute, NULL, NULL);
 }
 
 vt_tensor *vt_linear_f32(vt_ctx *g, vt_tensor *x, const vt_lin *l)
 {
-    return l->apply ? l->apply(g, x, l, VC_F32) : linear(g, x, l, VC_F32, NULL, NULL);
+    return applied(g, l) ? l->apply(g, x, l, VC_F32) : linear(g, x, l, VC_F32, NULL, NULL);
 }
 
 vt_tensor *vt_feed_forward(vt_ctx *g, vt_tensor *x, const vt_lin *up, const vt_lin *down)
 {
-    if (up->apply || down->apply)
+    if (applied(g, up) || applied(g, down))
         return vt_linear(g, vt_gelu(g, vt_linear(g, x, up)), down);
     vt_tensor *pre = NULL, *h = linear(g, x, up, g->compute, &pre, NULL);
 

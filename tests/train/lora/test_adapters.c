@@ -117,6 +117,12 @@ static void start(const char *factor, const vt_tensor *t, float *values)
     memcpy(t->data, values, (size_t)vt_count(t) * sizeof *values);
 }
 
+static void put(const char *factor, const vt_tensor *t, float *values)
+{
+    (void)factor;
+    memcpy(t->data, values, (size_t)vt_count(t) * sizeof *values);
+}
+
 static void same(const char *factor, const vt_tensor *t, float *values)
 {
     double worst = 0;
@@ -199,6 +205,40 @@ static void test_fifty_steps(void **state)
     vf_safetensors_close(f);
 }
 
+/* Computes the output with the adapter left out, or of the layers without it. */
+static void bare_output(model *m, bool left_out, float y[ROWS * OUT])
+{
+    vc_err err = { 0 };
+    vt_step_begin(m->g, 0);
+    if (left_out)
+        vt_leave_out_lora(m->g);
+    assert_ok(vt_to_host(m->g, output(m), y, &err), &err);
+    assert_ok(vt_step_end(m->g, &err), &err);
+}
+
+/* The base's prediction, which priors aim at, has nothing of any adapter, and the next step has it
+ * again. */
+static void test_left_out(void **state)
+{
+    (void)state;
+    vf_safetensors *f = golden_open("adapters");
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        model m;
+        float y[3][ROWS * OUT];
+        open_model(&m, f, &rows[i].size);
+        factors(&m, f, rows[i].golden, "end", put);
+        bare_output(&m, true, y[0]);
+        bare_output(&m, false, y[1]);
+        assert_memory_not_equal(y[0], y[1], sizeof y[0]);
+        m.at.up.apply = m.at.down.apply = NULL;
+        m.at.up.lora_a = m.at.up.lora_b = m.at.down.lora_a = m.at.down.lora_b = NULL;
+        bare_output(&m, false, y[2]);
+        assert_memory_equal(y[0], y[2], sizeof y[0]);
+        close_model(&m);
+    }
+    vf_safetensors_close(f);
+}
+
 /* Only LoRA and rsLoRA adapt a convolution. */
 static void test_convolution(void **state)
 {
@@ -249,6 +289,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fifty_steps),
+        cmocka_unit_test(test_left_out),
         cmocka_unit_test(test_convolution),
         cmocka_unit_test(test_splits),
     };
