@@ -168,6 +168,15 @@ double kd_at(const vt_tensor *t, int64_t a, int64_t b, int64_t c, int64_t d)
     return v;
 }
 
+float *kd_floats(const vt_tensor *t)
+{
+    const size_t n = (size_t)vt_count(t);
+    float *v = malloc(n * sizeof *v);
+    assert_non_null(v);
+    vc_to_f32(v, t->data, t->dtype, n);
+    return v;
+}
+
 void kd_fill(vt_tensor *t, float value)
 {
     size_t size = vc_dtype_size(t->dtype);

@@ -46,6 +46,8 @@ void kd_free(vt_tensor *t);
 size_t kd_bytes(const vt_tensor *t);          /* size of its memory with all gaps */
 /* Returns t[a,b,c,d]; a tensor of fewer axes ignores the last indices. */
 double kd_at(const vt_tensor *t, int64_t a, int64_t b, int64_t c, int64_t d);
+/* Returns the values of a tensor without gaps, which the caller frees. */
+float *kd_floats(const vt_tensor *t);
 void kd_fill(vt_tensor *t, float value);      /* fills the gaps too */
 
 /* Rounds an operand to bf16. */
