@@ -275,6 +275,25 @@ static void clip_pictures(void **state)
 
 /* ---- other files ---- */
 
+/* The autoencoders of FLUX.1 and FLUX.2 have the same names but for the batch norm's. */
+static void other_autoencoders(void **state)
+{
+    static const struct { const char *golden; const vae_class *class; const char *says; } rows[] = {
+        { "first-vae-flux", &vae_flux2, "the file holds AutoencoderKL, not AutoencoderKLFlux2" },
+        { "first-vae-flux2", &vae_kl, "the file holds AutoencoderKLFlux2, not AutoencoderKL" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        both b = make(rows[i].golden, ".safetensors");
+        encoder_opts o = { .dir = b.file, .dtype = VC_F32, .device = "cpu" };
+        vc_err err = { 0 };
+        vae_info info;
+        vae *v;
+        assert_fails(rows[i].class->open(&v, &o, &info, &err), VC_EUSAGE, &err, rows[i].says);
+        end(&b);
+    }
+}
+
 static void refuses(void **state)
 {
     (void)state;
@@ -307,7 +326,8 @@ int main(void)
         cmocka_unit_test(autoencoders), cmocka_unit_test(flux2_of_diffusers),
         cmocka_unit_test(class_of_qwen_image),
         cmocka_unit_test(t5_and_umt5), cmocka_unit_test(clip_text),
-        cmocka_unit_test(clip_pictures), cmocka_unit_test(refuses),
+        cmocka_unit_test(clip_pictures), cmocka_unit_test(other_autoencoders),
+        cmocka_unit_test(refuses),
     };
     return cmocka_run_group_tests_name("first", tests, NULL, NULL);
 }
