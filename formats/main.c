@@ -91,7 +91,7 @@ static const vc_flag split_flags[] = {
     "diffusion-pipe"
 #define CONSTANTS \
     FLAG(VC_PATH, vae, "vae", NULL, NULL, \
-         "config.json (or its folder) with the constants of the VAE, if they differ from the " \
+         "config.json, folder or file of the VAE with its constants, if they differ from the " \
          "known ones"), \
     FLAG(VC_CHOICE, space, "space", "auto", "auto|raw|normalized", \
          "latents in the files: as the VAE makes them, or normalised; auto: as the trainer's are")

@@ -1,6 +1,6 @@
-/* test_component.c - config.json of single files of FLUX.2, Z-Image and Qwen3: the sizes of tensors by
- * diffusers' and by the first authors' names, and a config.json beside the file, which comes before
- * them. */
+/* test_component.c - config.json of single files of FLUX.2, Z-Image and Qwen3: the sizes of tensors
+ * by diffusers' and by the first authors' names, and a config.json beside the file, which comes
+ * before them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
