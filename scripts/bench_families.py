@@ -71,6 +71,17 @@ FAMILIES = {
                  parts=["lora", "full", "full16", "vae"],   # the larger text encoder is CogVideoX's
                  lora=["to_q", "to_k", "to_v", "to_out.0", "add_q_proj", "add_k_proj",
                        "add_v_proj", "to_add_out"], skipped=0),
+    "z-image": dict(size="z-image", layers=[2, 1], grid=(1, 64, 64), tokens=128, prompt=512,
+                    skipped=1, clip=(1, 512, 512), transformer="ZImageTransformer2DModel",
+                    vae="AutoencoderKL", text="Qwen3Model", masked=True, width=2560,
+                    parts=["lora", "full", "full16", "text"],  # the autoencoder is that of FLUX.1
+                    lora=["to_q", "to_k", "to_v", "to_out.0"]),
+    "flux2": dict(size="flux2-klein-4b", layers=[1, 2], grid=(1, 32, 32), patch=1, tokens=512,
+                  skipped=0, clip=(1, 512, 512), transformer="Flux2Transformer2DModel",
+                  vae="AutoencoderKLFlux2", width=7680,        # the text encoder is Z-Image's
+                  parts=["lora", "full", "full16", "vae"],
+                  lora=r".*\.(to_q|to_k|to_v|to_out\.0|to_qkv_mlp_proj)|"
+                       r"single_transformer_blocks\.[0-9]+\.attn\.to_out"),
 }
 
 
@@ -105,6 +116,14 @@ def arguments(a, dtype):
                     encoder_hidden_states=text, pooled_projections=draw(1, 768),
                     guidance=torch.tensor([1.0], dtype=dtype, device=a.device),
                     img_ids=ids.flatten(0, 1), txt_ids=torch.zeros(n, 3, device=a.device))
+    if a.family == "z-image":
+        return dict(x=[draw(16, 1, h, w)], t=t / 1000, cap_feats=[text[0]])
+    if a.family == "flux2":
+        at = [[torch.arange(k, device=a.device) for k in axes]
+              for axes in ((1, h, w, 1), (1, 1, 1, n))]
+        return dict(hidden_states=draw(1, h * w, 128), timestep=t / 1000,
+                    encoder_hidden_states=text, img_ids=torch.cartesian_prod(*at[0]),
+                    txt_ids=torch.cartesian_prod(*at[1]))
     if a.family == "wan2.1":
         return dict(hidden_states=draw(1, 16, f, h, w), timestep=t, encoder_hidden_states=text)
     if a.family == "qwen-image":
@@ -131,11 +150,13 @@ def ref_step(a, lora):
     params = [p for p in m.parameters() if p.requires_grad]
     opt = torch.optim.AdamW(params, lr=1e-4, betas=(0.9, 0.95), weight_decay=1e-4, fused=True)
     given = arguments(a, dtype)
-    target = torch.randn(given["hidden_states"].shape, device=a.device)
+    target = torch.randn((given["x"][0] if "x" in given else given["hidden_states"]).shape,
+                         device=a.device)
     first, times = time.time() - a.begin, []
     for _ in range(a.steps):
         start = time.perf_counter()
         y = m(**given, return_dict=False)[0]
+        y = y[0] if isinstance(y, list) else y           # Z-Image takes and gives lists
         loss = ((y.float() - target) ** 2).mean()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(params, 1.0)
@@ -168,7 +189,7 @@ def ref_vae(a):
     import torch
     cls = getattr(diffusers, FAMILIES[a.family]["vae"])
     x = torch.rand(1, 3, *FAMILIES[a.family]["clip"], device=a.device) * 2 - 1
-    x = x[:, :, 0] if a.family == "flux" else x          # a VAE of pictures
+    x = x[:, :, 0] if a.family.startswith("flux") else x               # a VAE of pictures
     return ref_encoder(a, lambda dtype: cls.from_pretrained(a.model + "/vae", torch_dtype=dtype),
                        lambda m: m.encode(x.to(m.dtype)).latent_dist.mean)
 
@@ -345,8 +366,10 @@ def write_row(a, what, us, them, flops):
         row["first"] = [us["first"], them["first"]]
     if flops:
         row["rate"] = flops / us["s"] / 1e9
-    if a.rounds == 1:
-        row["note"] = "one round"
+    notes = ["one round"] if a.rounds == 1 else []
+    notes += [a.note] if a.note else []
+    if notes:
+        row["note"] = ", ".join(notes)
     with open(a.rows, "a") as f:
         f.write(json.dumps(row) + "\n")
 
@@ -440,6 +463,7 @@ def main():
                    help="TFLOP/s of the best product; the table then shows shares of it")
     d.add_argument("--kernels", default="auto")
     d.add_argument("--rows", help="file that gets a row for each part (scripts/bench_table.py)")
+    d.add_argument("--note", help="of each row, such as which other jobs ran")
     d.add_argument("--dtypes", nargs="+", default=["bf16", "f32"])
     d.set_defaults(call=run)
     for q in (r, d):
