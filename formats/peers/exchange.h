@@ -33,8 +33,9 @@ const vc_family *exchange_family_need(const char *name, vc_err *err);
 /* True if the family of that name has f's text encoders, with the same classes and padding. */
 bool exchange_family_same_texts(const char *name, const vc_family *f);
 
-/* Fill n: from a manifest's `normalization`; with the fields of a VAE's config.json (or of the
- * folder with it), which replace those of n; from the family's row. */
+/* Fill n: from a manifest's `normalization`; with the fields of a VAE's config.json, or of the
+ * folder or file with its weights, which may hold constants too, in place of those of n; from the
+ * family's row. */
 int exchange_norm_manifest(exchange_norm *n, const cJSON *manifest, vc_err *err);
 int exchange_norm_config(exchange_norm *n, const char *path, vc_err *err);
 void exchange_norm_family(exchange_norm *n, const vc_family *f);
@@ -51,6 +52,8 @@ typedef struct exchange {
     const char *dir;                         /* export: the new folder; import: the path to read */
     exchange_norm norm;                      /* the dataset's constants */
     const vc_family *family;                 /* NULL: a family that is not in the table */
+    const char *pipeline;                    /* import: the class of the family's pipeline that has
+                                              * the texts; NULL: the first */
     bool normalized;                         /* latents in the peer's files are normalised */
     uint64_t no_conditions;                  /* conditions that were left out */
     /* export */
@@ -73,7 +76,8 @@ typedef struct exchange_format {
     const char *source;                      /* the trainer's name, for manifests */
     const char *about;
     /* The families: rows of layout_size bytes that begin with a family's name and describe the
-     * peer's files of this family; ended by a NULL name. NULL: the format has any family. */
+     * peer's files of this family, which may have several rows that follow one another; ended by a
+     * NULL name. NULL: the format has any family. */
     const void *layouts;
     size_t layout_size;
     const char *family;                      /* import: default, if --family and files name none */
@@ -85,7 +89,7 @@ typedef struct exchange_format {
                                               * NULL: they are the same */
 } exchange_format;
 
-/* Returns the row of a family; NULL: the peer does not have this family, or has any. */
+/* Returns the first row of a family; NULL: the peer does not have this family, or has any. */
 const void *exchange_layout(const exchange_format *f, const char *family);
 /* Returns the family of row i of f's layouts; NULL: there are no more rows. */
 const char *exchange_layout_name(const exchange_format *f, size_t i);

@@ -4,8 +4,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/os/file.h"
 #include "formats/json/config.h"
 #include "formats/peers/exchange.h"
+#include "formats/tensors/component.h"
 
 enum { MAX_CONFIG = 16 << 20 };
 
@@ -98,17 +100,83 @@ int exchange_norm_manifest(exchange_norm *n, const cJSON *manifest, vc_err *err)
     return rc ? rc : vc_context(err, read_norm(n, norm, "mean", "std", err), "normalization");
 }
 
+/* ---- constants among an autoencoder's weights ---- */
+
+static const struct stored {
+    const char *mean, *spread;
+    bool variance;                           /* spread is that of a batch norm, and eps is added */
+} in_weights[] = {
+    { "latents_mean", "latents_std", false }, { "bn.running_mean", "bn.running_var", true },
+};
+
+static int read_numbers(double *out, const vf_model *m, const char *name, int n, vc_err *err)
+{
+    float f[EXCHANGE_CHANNELS];
+    vf_view v;
+    int rc = vf_model_get(m, name, &v, err);
+    if (rc)
+        return rc;
+    if (v.nd != 1 || v.dim[0] != n || v.dtype > VC_F16)
+        return vc_fail(err, VC_EFORMAT, "tensor %s: %d numbers expected", name, n);
+    vc_to_f32(f, v.data, v.dtype, (size_t)n);
+    for (int i = 0; i < n; i++)
+        out[i] = (double)f[i];
+    return 0;
+}
+
+static int read_stored(exchange_norm *n, const vf_model *m, const struct stored *s, double eps,
+                       vc_err *err)
+{
+    int rc = read_numbers(n->mean, m, s->mean, n->channels, err);
+    if (!rc)
+        rc = read_numbers(n->std, m, s->spread, n->channels, err);
+    for (int i = 0; !rc && i < n->channels; i++) {
+        double *d = &n->std[i];
+        if (s->variance)
+            *d = sqrt(*d + eps);
+        if (!(*d > 0 && isfinite(*d)) || !isfinite(n->mean[i]))
+            return vc_fail(err, VC_EFORMAT, "tensors %s and %s: channel %d: %g, %g", s->mean,
+                           s->spread, i, n->mean[i], *d);
+    }
+    n->per_channel = !rc;
+    return rc;
+}
+
+/* Reads the constants of weights that have some. Weights that cannot be read have none. */
+static int read_weights(exchange_norm *n, const char *path, double eps, vc_err *err)
+{
+    vf_model *m;
+    vf_view v;
+    int rc = 0;
+    if (vf_component_open(&m, path, NULL))
+        return 0;
+    for (size_t i = 0; !rc && i < sizeof in_weights / sizeof *in_weights; i++)
+        if (!vf_model_get(m, in_weights[i].mean, &v, NULL))
+            rc = read_stored(n, m, &in_weights[i], eps, err);
+    vf_model_close(m);
+    return rc;
+}
+
 int exchange_norm_config(exchange_norm *n, const char *path, vc_err *err)
 {
+    struct batch_norm { double eps; } norm;
+    const vf_config_row rows[] = {
+        VF_NUM(struct batch_norm, eps, "batch_norm_eps", 1e-4, 0, 1), { 0 }
+    };
     cJSON *o;
     struct stat st;
-    bool folder = !stat(path, &st) && S_ISDIR(st.st_mode);
-    int rc = folder ? vf_json_read_in(&o, path, "config.json", MAX_CONFIG, err)
-                    : vf_json_read(&o, path, MAX_CONFIG, err);
+    const bool folder = !stat(path, &st) && S_ISDIR(st.st_mode);
+    const bool weights = folder || strcmp(vc_path_ext(path), ".json");
+    int rc = weights ? vf_component_config(&o, path, NULL, err)
+                     : vf_json_read(&o, path, MAX_CONFIG, err);
     if (!rc)
         rc = vc_context(err, read_norm(n, o, "latents_mean", "latents_std", err), "%s%s", path,
                         folder ? "/config.json" : "");
+    if (!rc)
+        rc = vf_config_read(&norm, rows, o, err);
     cJSON_Delete(o);
+    if (!rc && weights && !n->per_channel)
+        rc = vc_context(err, read_weights(n, path, norm.eps, err), "%s", path);
     return rc;
 }
 

@@ -17,16 +17,18 @@ enum { MAX_WIDTH = 1 << 16 };
 /* ---- the manifest ---- */
 
 /* Returns the class of text encoder i, or of the VAE (-1); NULL if the family names none. */
-static const char *class_of(const vc_family *f, int i)
+static const char *class_of(const exchange *x, int i)
 {
-    return i < 0 ? f->vae : i < 3 ? f->text[i].class : NULL;
+    const vc_family *f = x->family;
+    const vc_pipeline *p = x->pipeline ? vc_family_pipeline(f, x->pipeline) : NULL;
+    return i < 0 ? f->vae : i < 3 ? vc_family_texts(f, p)[i].class : NULL;
 }
 
 /* Of weights that nobody knows: all that is known of them. Two imports agree when these do:
  * families of one class of VAE have one VAE. */
 static vf_key made_up(const exchange *x, const char *kind, int i, int64_t width)
 {
-    const char *class = class_of(x->family, i);
+    const char *class = class_of(x, i);
     vf_hasher h;
     vf_hasher_begin(&h, kind);
     vf_hasher_str(&h, "format", x->format);
@@ -87,7 +89,7 @@ static void add_encoders(const exchange *x, cJSON *o)
     cJSON *list = cJSON_AddArrayToObject(o, "text_encoders"), *e;
     for (int i = 0; i < x->sink->n_text; i++) {
         const struct exchange_encoder *t = &x->sink->text[i];
-        const char *class = class_of(x->family, i);
+        const char *class = class_of(x, i);
         cJSON_AddItemToArray(list, e = cJSON_CreateObject());
         cJSON_AddStringToObject(e, "slot", vc_text_slots[i]);
         cJSON_AddStringToObject(e, "class", class ? class : "unknown");
@@ -265,8 +267,9 @@ static int begin(exchange *x, const exchange_item *m, vc_err *err)
     if (!rc && x->v->o->vae)
         rc = exchange_norm_config(&x->norm, x->v->o->vae, err);
     if (!rc && x->normalized && !x->norm.per_channel && x->norm.scaling == 1 && !x->v->o->vae)
-        rc = vc_fail(err, VC_EMISMATCH, "the constants of %s's VAE lie in its weights: --vae "
-                     "config.json with latents_mean and latents_std gives them", x->family->name);
+        rc = vc_fail(err, VC_EMISMATCH, "the constants of %s's VAE lie in its weights: give its "
+                     "folder or file as --vae, or a config.json with latents_mean and "
+                     "latents_std", x->family->name);
     for (int i = 0; !rc && i < s->n_text; i++)
         rc = first_text(x, m, i, err);
     if (!rc && x->v->o->texts)

@@ -2,8 +2,8 @@
  *
  * A row says for a family under which names the peer keeps latents, texts and known frames, and in
  * which axes and types. The values of a file are a dictionary, whatever its container
- * (containers.h). In a name FxHxW stands for the sizes of the latents, "9x6x8", and TYPE for a type
- * in torch's words, "bfloat16". See exchange.h */
+ * (containers.h). In a name FxHxW stands for the sizes of the latents, "9x6x8", HxW for those of a
+ * still, "6x8", and TYPE for a type in torch's words, "bfloat16". See exchange.h */
 #ifndef FORMATS_PEERS_TENSORS_H
 #define FORMATS_PEERS_TENSORS_H
 
@@ -45,7 +45,15 @@ typedef struct exchange_names {
     const char *conditions[EXCHANGE_NAMED_CONDITIONS];      /* tensors that an import leaves out */
     int n_text;
     exchange_text_names text[EXCHANGE_NAMED_TEXTS];
+    int64_t width;                           /* of the first encoder's texts, which chooses one of
+                                              * the family's rows; 0: any */
+    const char *pipeline;                    /* the class of the family's pipeline that has these
+                                              * texts; NULL: the first */
 } exchange_names;
+
+/* Returns the row of x's family for an export, of several the first whose texts are as wide as the
+ * dataset's. f's rows begin with an exchange_names. NULL: there is none, VC_EMISMATCH. */
+const exchange_names *exchange_row(const exchange_format *f, const exchange *x, vc_err *err);
 
 /* Writes the full name of a tensor [C,f,h,w], of a still's [C,h,w], or of any other one into buf;
  * returns buf, or `name` itself where no part of it varies. */

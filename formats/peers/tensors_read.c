@@ -5,7 +5,8 @@
 
 #include "formats/peers/tensors.h"
 
-#define SIZES "FxHxW"
+#define FRAMES "Fx"
+#define SIDES "HxW"
 #define TYPE "TYPE"
 
 /* ---- names ---- */
@@ -19,23 +20,38 @@ static const char *word_of(vc_dtype t)
     return (size_t)t < sizeof words / sizeof *words ? words[t] : "";
 }
 
+/* Finds the part of a name that stands for sizes, whose length is *n; NULL: there is none. */
+static const char *sizes_in(const char *name, size_t *n)
+{
+    const char *at = strstr(name, FRAMES SIDES);
+    *n = strlen(FRAMES SIDES);
+    if (at)
+        return at;
+    *n = strlen(SIDES);
+    return strstr(name, SIDES);
+}
+
 size_t exchange_name_start(const char *name)
 {
-    const char *sizes = strstr(name, SIZES), *type = strstr(name, TYPE);
+    size_t n;
+    const char *sizes = sizes_in(name, &n), *type = strstr(name, TYPE);
     return sizes ? (size_t)(sizes - name) : type ? (size_t)(type - name) : strlen(name);
 }
 
 const char *exchange_full_name(char buf[EXCHANGE_FULL_NAME], const char *name, const vf_view *v)
 {
-    const char *sizes = strstr(name, SIZES), *rest = sizes ? sizes + strlen(SIZES) : name;
+    size_t n = 0, all;
+    const char *sizes = sizes_in(name, &all), *rest = sizes ? sizes + all : name;
     const char *type = strstr(rest, TYPE);
+    char frames[24] = "";
     if (!sizes && !type)
         return name;
-    size_t n = 0;
     const int64_t *of = v->dim + (v->nd == 3 ? 0 : 1);       /* a still's [C,h,w] has one frame */
+    if (sizes && all > strlen(SIDES))
+        snprintf(frames, sizeof frames, "%" PRId64 "x", v->nd == 3 ? 1 : of[0]);
     if (sizes)
-        n = (size_t)snprintf(buf, EXCHANGE_FULL_NAME, "%.*s%" PRId64 "x%" PRId64 "x%" PRId64,
-                             (int)(sizes - name), name, v->nd == 3 ? 1 : of[0], of[1], of[2]);
+        n = (size_t)snprintf(buf, EXCHANGE_FULL_NAME, "%.*s%s%" PRId64 "x%" PRId64,
+                             (int)(sizes - name), name, frames, of[1], of[2]);
     if (n < EXCHANGE_FULL_NAME)
         snprintf(buf + n, EXCHANGE_FULL_NAME - n, "%.*s%s", (int)(type ? type - rest : 60), rest,
                  type ? word_of(v->dtype) : "");
@@ -56,13 +72,14 @@ const char *exchange_reference_name(char buf[EXCHANGE_FULL_NAME], const exchange
 static bool may_be(const vf_pt_value *key, const char *name)
 {
     const size_t n = exchange_name_start(name);
+    size_t sizes;
     if (key->kind != VF_PT_STR || key->n < n || memcmp(key->s, name, n))
         return false;
     const char *rest = key->s + n;
     const size_t left = key->n - n;
     if (!name[n])
         return !left;
-    if (!strncmp(name + n, SIZES, strlen(SIZES)))
+    if (sizes_in(name, &sizes))
         return left && *rest >= '0' && *rest <= '9';
     return left != 4 || memcmp(rest, "mask", 4);
 }

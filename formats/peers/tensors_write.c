@@ -1,11 +1,33 @@
 /* tensors_write.c - adds a sample's tensors to the dictionary of a peer's file. See tensors.h */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "formats/peers/tensors.h"
 
 enum { MAX_LENGTH = 1 << 14 };               /* most rows to which a text is padded */
+
+const exchange_names *exchange_row(const exchange_format *f, const exchange *x, vc_err *err)
+{
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(x->manifest, "text_encoders");
+    const double width = vlat_num(cJSON_GetArrayItem(list, 0), "width");
+    const char *family = x->family->name, *name;
+    char widths[120] = "";
+    for (size_t i = 0, n = 0; (name = exchange_layout_name(f, i)); i++) {
+        const exchange_names *l = (const void *)((const char *)f->layouts + i * f->layout_size);
+        if (strcmp(name, family))
+            continue;
+        if (!l->width || (double)l->width == width)
+            return l;
+        if (n < sizeof widths)
+            n += (size_t)snprintf(widths + n, sizeof widths - n, "%s%" PRId64, n ? ", " : "",
+                                  l->width);
+    }
+    vc_fail(err, VC_EMISMATCH, "%s: texts of width %g: %s has %s with texts of width %s",
+            vf_dataset_path(x->d), width, f->source, family, widths);
+    return NULL;
+}
 
 int exchange_add_tensor(exchange_dict *d, const char *name, vf_view v, vc_dtype t, int64_t rows,
                         vc_err *err)

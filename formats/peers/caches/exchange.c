@@ -67,9 +67,13 @@ enum { LIST = 160 };
 
 static const char *list_families(char buf[LIST], const exchange_format *f)
 {
+    const char *name, *last = "";
     size_t n = 0;
-    for (size_t i = 0; exchange_layout_name(f, i) && n < LIST; i++)
-        n += (size_t)snprintf(buf + n, LIST - n, "%s%s", i ? ", " : "", exchange_layout_name(f, i));
+    for (size_t i = 0; (name = exchange_layout_name(f, i)) && n < LIST; i++) {
+        if (strcmp(name, last))                  /* a family may have several rows */
+            n += (size_t)snprintf(buf + n, LIST - n, "%s%s", i ? ", " : "", name);
+        last = name;
+    }
     return buf;
 }
 

@@ -1,6 +1,6 @@
 /* musubi.c - exports and imports musubi-tuner's cache: a folder of safetensors files, two a sample.
  *
- *     STEM_[FIRST-FRAMES_]WxH_ARCH.safetensors      latents_FxHxW_TYPE
+ *     STEM_[FIRST-FRAMES_]WxH_ARCH.safetensors      latents_FxHxW_TYPE (FLUX.2: latents_HxW_TYPE)
  *     STEM_ARCH_te.safetensors                      NAME_TYPE, varlen_NAME_TYPE, NAME_mask
  *
  * Stills beside clips lie in images/: musubi reads a folder for each kind, and its reader of clips
@@ -28,6 +28,12 @@ typedef struct arch {
     .clip = "latents_image_FxHxW_TYPE", .vision = "clip_TYPE", .vision_type = VC_F16, \
     .type = type_, .text_type = type_
 
+#define FLUX2(tag_, full_, width_, pipeline_) \
+    { { .family = "flux2", .latents = "latents_HxW_TYPE", .axes = EXCHANGE_CHW, \
+        .references = "latents_control_#_HxW_TYPE", .type = VC_F32, .text_type = VC_BF16, \
+        .n_text = 1, .text = { { .embeds = "ctx_vec_TYPE" } }, .width = width_, \
+        .pipeline = pipeline_ }, true, { { tag_, full_ } } }
+
 static const arch archs[] = {
     { { FILES("wan2.1", VC_BF16), .n_text = 1, .text = { { .embeds = "varlen_t5_TYPE" } } },
       true, { { "wan", "wan" } } },
@@ -44,6 +50,12 @@ static const arch archs[] = {
         .n_text = 2,
         .text = { { .pooled = "clip_l_pooler_TYPE" }, { .embeds = "t5_vec_TYPE" } } },
       true, { { NULL, NULL }, { "fk", "flux_kontext" } } },
+    { { .family = "z-image", .latents = "latents_FxHxW_TYPE", .axes = EXCHANGE_CHW, .type = VC_F32,
+        .text_type = VC_BF16, .n_text = 1, .text = { { .embeds = "varlen_llm_embed_TYPE" } } },
+      false, { { "zi", "z_image" } } },
+    FLUX2("f2k4b", "flux_2_klein_4b", 7680, "Flux2KleinPipeline"),
+    FLUX2("f2k9b", "flux_2_klein_9b", 12288, "Flux2KleinPipeline"),
+    FLUX2("f2d", "flux_2_dev", 15360, "Flux2Pipeline"),
     { { 0 }, false, { { NULL, NULL } } }
 };
 
@@ -153,7 +165,9 @@ static int write_sample(exchange *x, const exchange_sample *s, void *arg, vc_err
 
 static int export_musubi(exchange *x, vc_err *err)
 {
-    const arch *a = exchange_layout(&exchange_musubi, x->family->name);
+    const arch *a = (const void *)exchange_row(&exchange_musubi, x, err);
+    if (!a)
+        return VC_EMISMATCH;
     const bool edits = exchange_edits(x) && a->of[1].tag;
     exporting e = { .x = x, .a = a, .tag = a->of[edits].tag, .full = a->of[edits].full,
                     .apart = has_both(x->d) };
@@ -209,8 +223,8 @@ static int parse_name(parsed *p, const char *file, vc_err *err)
         free(p->stem);
         p->stem = NULL;
         return vc_fail(err, VC_EFORMAT,
-                       "%s: STEM_WxH_ARCH.safetensors expected, with ARCH wan, hv, qi, qie or fk",
-                       file);
+                       "%s: STEM_WxH_ARCH.safetensors expected, with ARCH wan, hv, qi, qie, fk, "
+                       "zi, f2k4b, f2k9b or f2d", file);
     }
     char *under = strrchr(p->stem, '_');
     const char *range = under && under != p->stem ? under + 1 : "";
@@ -280,6 +294,7 @@ static int read_name(exchange *x, const arch **a, const char *file, vc_err *err)
     if (!rc && mine && !*a) {
         *a = p.a;
         x->family = exchange_family_find(p.a->names.family);
+        x->pipeline = p.a->names.pipeline;
         if (!x->v->o->space)
             x->normalized = p.a->normalized;
     }

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# vlat export and import of Z-Image and FLUX.2 through the caches of the trainers that have them.
+. "$(dirname "$0")/../lib/exchange.sh"
+
+# musubi-tuner: Z-Image's latents are raw, in f32; FLUX.2's are those behind the batch norm
+round_trip zm z-image mode f32 bf16 musubi
+same zm.lmdb zm.back
+manifest zm.back '"latents": *"raw"'
+manifest zm.back '"class": *"Qwen3Model"'
+ls zm.1 >list
+[ "$(grep -c '_0096x0064_zi.safetensors$' list)" = 5 ] || wrong "$(cat list)"
+[ "$(grep -c '_zi_te.safetensors$' list)" = 5 ] || wrong "$(cat list)"
+grep -aq '"latents_1x4x6_float32":{"dtype":"F32","shape":\[16,4,6\]' \
+    'zm.1/a_b 1_0096x0064_zi.safetensors' || wrong 'latents_1x4x6_float32 [16,4,6]'
+grep -aq varlen_llm_embed_bfloat16 'zm.1/a_b 1_zi_te.safetensors' || wrong varlen_llm_embed
+make fm.lmdb flux2 mode f32 bf16
+expect 0 '5 samples' vlat export fm.lmdb --to musubi --out fm.1
+grep -aq '"latents_4x6_float32":{"dtype":"F32","shape":\[128,4,6\]' \
+    'fm.1/a_b 1_0096x0064_f2k4b.safetensors' || wrong 'latents_4x6_float32 [128,4,6]'
+grep -aq ctx_vec_bfloat16 'fm.1/a_b 1_f2k4b_te.safetensors' || wrong ctx_vec
+expect 1 "the constants of flux2's VAE lie in its weights: give its folder or file as --vae" \
+    vlat import fm.1 --from musubi --out none
+exchange_dataset vae ae.safetensors || wrong 'no autoencoder'
+expect 0 '5 samples' vlat import fm.1 --from musubi --vae ae.safetensors --out fm.back
+expect 0 'no damage' vlat verify fm.back
+manifest fm.back '"class": *"Qwen3ForCausalLM"'
+manifest fm.back '"latents": *"normalized"'
+manifest fm.back '"max_length": *512'
+expect 0 '5 samples' vlat export fm.back --to musubi --out fm.2
+expect 0 '5 samples' vlat import fm.2 --from musubi --vae ae.safetensors --out fm.again
+same fm.back fm.again
+expect 0 '5 samples' vlat export fm.lmdb --to musubi --space raw --out fm.raw
+expect 0 '5 samples' vlat import fm.raw --from musubi --space raw --out fm.same
+same fm.lmdb fm.same
+mkdir fm.dev
+for f in fm.1/*_f2k4b*; do
+    cp "$f" "fm.dev/$(basename "${f/f2k4b/f2d}")"
+done
+expect 0 '5 samples' vlat import fm.dev --from musubi --space raw --out fm.mistral
+manifest fm.mistral '"class": *"Mistral3ForConditionalGeneration"'
+mv 'zm.1/a_b 1_0096x0064_zi.safetensors' 'zm.1/a_b 1_0096x0064_z.safetensors'
+expect 1 'a_b 1_0096x0064_z.safetensors: STEM_WxH_ARCH.safetensors expected' \
+    vlat import zm.1 --from musubi --out none.2
+
+# FLUX.2's reference pictures; texts of a width that no model of the trainer has
+make fe flux2 mode f32 bf16 6 edit
+expect 0 '5 samples' vlat export fe --to musubi --space raw --out fe.1
+grep -aq '"latents_control_1_4x8_float32":{"dtype":"F32","shape":\[128,4,8\]' \
+    'fe.1/a_b 3_0096x0064_f2k4b.safetensors' || wrong 'latents_control_1_4x8_float32'
+expect 0 '5 samples' vlat import fe.1 --from musubi --space raw --out fe.back
+same fe fe.back
+manifest fe.back '"train_mode": *"edit"'
+cp -r fe narrow
+sed -i 's/"width": *7680/"width":24/' narrow/manifest.json
+expect 1 'narrow: texts of width 24: musubi-tuner has flux2 with texts of width 7680, 12288' \
+    vlat export narrow --to musubi --out none.1
