@@ -9,7 +9,10 @@
 
 #include "formats/peers/containers.h"
 
-typedef enum exchange_axes { EXCHANGE_CFHW, EXCHANGE_FCHW, EXCHANGE_CHW } exchange_axes;
+/* Tokens are a still's places, row by row: [HW,C]. */
+typedef enum exchange_axes {
+    EXCHANGE_CFHW, EXCHANGE_FCHW, EXCHANGE_CHW, EXCHANGE_TOKENS
+} exchange_axes;
 /* How an import finds the end of a text among rows of padding. */
 typedef enum exchange_trim {
     EXCHANGE_ALL_ROWS, EXCHANGE_BY_MASK, EXCHANGE_BY_LENGTH, EXCHANGE_BY_ZEROS
@@ -22,6 +25,9 @@ typedef struct exchange_text_names {
     int64_t padded;                          /* export: rows to which zeros are added if the dataset
                                               * names no max_length; 0: none are added */
     bool whole;                              /* import: all rows are the encoder's max_length */
+    bool list;                               /* embeds are a list of one tensor, without a batch */
+    int64_t most;                            /* import: rows that the model reads; those after them
+                                              * are left out; 0: all */
     exchange_trim trim;
 } exchange_text_names;
 
@@ -37,6 +43,8 @@ typedef struct exchange_names {
     const char *places;                      /* of the references' tokens, which are packed by 2x2
                                               * then; NULL: references have the latents' axes */
     exchange_axes axes;                      /* of the latents and references */
+    const char *sides[2];                    /* of tokens: numbers, the height and width in
+                                              * pixels */
     bool batch;                              /* tensors have an axis of 1 in front */
     bool moments;                            /* latents are mean and logvar */
     bool drawn;                              /* latents are draws from the posterior */
@@ -80,8 +88,8 @@ int exchange_add_tensor(exchange_dict *d, const char *name, vf_view v, vc_dtype 
                         vc_err *err);
 
 /* Set an item's views to the tensors of a file; texts: all encoders of the row. Latents of stills
- * may have an axis of one frame or none. Moments in the order [f,2C,h,w] are copied to *own, which
- * the caller frees. VC_EFORMAT, VC_ENOENT name the tensor. */
+ * may have an axis of one frame or none. Moments in the order [f,2C,h,w], and tokens, are copied to
+ * *own, which the caller frees. VC_EFORMAT, VC_ENOENT name the tensor. */
 int exchange_take_latents(exchange_item *m, exchange *x, const exchange_names *l,
                           const vf_pt_value *d, void **own, vc_err *err);
 int exchange_take_texts(exchange_item *m, const exchange_names *l, const vf_pt_value *d,
@@ -94,8 +102,8 @@ int exchange_take_references(exchange_item *m, const exchange_names *l, const vf
                              vc_err *err);
 /* True if d has all tensors that the row names for encoder i. */
 bool exchange_has_text(const exchange_names *l, int i, const vf_pt_value *d);
-/* Finds the row whose names of texts are there: of several the last one that has the latents'
- * channels, else the first. NULL: there is none. */
+/* Finds the row whose names of texts are there, with the width that it says: of several families
+ * the last one that has the latents' channels, else the first row. NULL: there is none. */
 const exchange_names *exchange_guess(const exchange_names *rows, const vf_pt_value *latents,
                                      const vf_pt_value *texts);
 

@@ -1,6 +1,7 @@
 /* tensors_read.c - finds a sample's tensors in the dictionary of a peer's file. See tensors.h */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "formats/peers/tensors.h"
@@ -130,6 +131,24 @@ static int take(vf_view *v, const vf_pt_value *d, const char *name, int nd, bool
     return check_name(key, name, v, err);
 }
 
+/* Makes latents [C,1,h,w], in *own, of the tokens [hw,C]. */
+static int take_tokens(vf_view *v, const exchange_names *l, const vf_pt_value *d, void **own,
+                       vc_err *err)
+{
+    const int *ratio = exchange_family_find(l->family)->ratio;
+    const int64_t h = exchange_int(d, l->sides[0], 0) / ratio[1];
+    const int64_t w = exchange_int(d, l->sides[1], 0) / ratio[2], c = v->dim[1];
+    if (h < 1 || w < 1 || h > UINT16_MAX || w > UINT16_MAX || h * w != v->dim[0])
+        return vc_fail(err, VC_EFORMAT, "%s: %" PRId64 " tokens, not those of %s / %d and %s / %d, "
+                       "%" PRId64 " x %" PRId64, l->latents, v->dim[0], l->sides[0], ratio[1],
+                       l->sides[1], ratio[2], h, w);
+    if (!(*own = malloc(v->bytes + 1)))
+        return vc_no_memory(err);
+    exchange_swap(*own, v->data, (size_t)v->dim[0], (size_t)c, 1, vc_dtype_size(v->dtype));
+    *v = (vf_view){ v->name, v->dtype, 4, { c, 1, h, w }, *own, v->bytes };
+    return 0;
+}
+
 int exchange_take_latents(exchange_item *m, exchange *x, const exchange_names *l,
                           const vf_pt_value *d, void **own, vc_err *err)
 {
@@ -142,10 +161,14 @@ int exchange_take_latents(exchange_item *m, exchange *x, const exchange_names *l
     vf_view v;
     const vf_pt_value *value = find(d, l->latents, &key);
     const int nd = value && value->kind == VF_PT_TENSOR ? value->tensor->nd - l->batch : 0;
-    int rc = take(&v, d, l->latents, nd == 3 && l->axes != EXCHANGE_FCHW ? 3 : 4, l->batch, err);
+    const bool tokens = l->axes == EXCHANGE_TOKENS;
+    int rc = take(&v, d, l->latents, tokens ? 2 : nd == 3 && l->axes != EXCHANGE_FCHW ? 3 : 4,
+                  l->batch, err);
+    if (!rc && tokens)
+        rc = take_tokens(&v, l, d, own, err);
     if (rc)
         return rc;
-    if (nd == 3)
+    if (v.nd == 3)
         exchange_add_frames(&v);
     m->mean = v;
     m->drawn = l->drawn;
@@ -191,6 +214,22 @@ static int trim_rows(vf_view *e, const exchange_names *l, const exchange_text_na
     return rc;
 }
 
+/* Gets the states of tokens [n,D]. */
+static int take_embeds(vf_view *e, const exchange_names *l, const exchange_text_names *t,
+                       const vf_pt_value *d, vc_err *err)
+{
+    if (!t->list)
+        return take(e, d, t->embeds, 2, l->batch, err);
+    const vf_pt_value *key, *list = find(d, t->embeds, &key);
+    if (!list)
+        return vc_fail(err, VC_ENOENT, "%s: missing", t->embeds);
+    if (list->kind != VF_PT_LIST || list->n != 1 || list->item[0]->kind != VF_PT_TENSOR ||
+        list->item[0]->tensor->nd != 2)
+        return vc_fail(err, VC_EFORMAT, "%s: a list of one tensor [n,D] expected", t->embeds);
+    *e = *list->item[0]->tensor;
+    return 0;
+}
+
 int exchange_take_text(exchange_item *m, int i, const exchange_names *l, const vf_pt_value *d,
                        vc_err *err)
 {
@@ -200,11 +239,13 @@ int exchange_take_text(exchange_item *m, int i, const exchange_names *l, const v
     m->n_text = i + 1;
     if (rc || !t->embeds)
         return rc;
-    rc = take(e, d, t->embeds, 2, l->batch, err);
+    rc = take_embeds(e, l, t, d, err);
     if (!rc && (e->dim[0] < 1 || e->dim[1] < 1))
         rc = vc_fail(err, VC_EFORMAT, "%s: empty", t->embeds);
     if (rc)
         return rc;
+    if (t->most && e->dim[0] > t->most)
+        exchange_trim_rows(e, t->most);
     m->text[i].length = t->whole ? e->dim[0] : 0;
     return trim_rows(e, l, t, d, err);
 }
@@ -230,19 +271,32 @@ bool exchange_has_text(const exchange_names *l, int i, const vf_pt_value *d)
     return has(d, t->embeds) && has(d, t->mask) && has(d, t->length) && has(d, t->pooled);
 }
 
+/* True if the first encoder's states are a list where the row says so, and of the row's width. */
+static bool fits(const exchange_names *l, const vf_pt_value *texts)
+{
+    const exchange_text_names *t = &l->text[0];
+    const vf_pt_value *key, *v = t->embeds ? find(texts, t->embeds, &key) : NULL;
+    if (!v)
+        return true;
+    const vf_view *e = v->kind == VF_PT_TENSOR ? v->tensor : NULL;
+    return (v->kind == VF_PT_LIST) == t->list &&
+           (!l->width || (e && e->nd && e->dim[e->nd - 1] == l->width));
+}
+
 const exchange_names *exchange_guess(const exchange_names *rows, const vf_pt_value *latents,
                                      const vf_pt_value *texts)
 {
     const exchange_names *found = NULL;
     for (const exchange_names *l = rows; l->family; l++) {
         const vf_pt_value *key, *v = find(latents, l->latents, &key);
-        const int at = l->batch + (l->axes == EXCHANGE_FCHW);
+        const int at = l->batch + (l->axes == EXCHANGE_FCHW || l->axes == EXCHANGE_TOKENS);
         const int64_t channels = v && v->kind == VF_PT_TENSOR && v->tensor->nd > at
                                      ? v->tensor->dim[at] : 0;
-        bool all = true;
+        bool all = fits(l, texts);
         for (int i = 0; all && i < l->n_text; i++)
             all = exchange_has_text(l, i, texts);
-        if (all && (!found || channels == exchange_family_find(l->family)->channels))
+        if (all && (!found || (strcmp(found->family, l->family) &&
+                               channels == exchange_family_find(l->family)->channels)))
             found = l;
     }
     return found;

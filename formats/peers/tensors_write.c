@@ -69,13 +69,26 @@ static void add_batch(exchange_dict *d, const exchange_names *l)
     v->nd++;
 }
 
+/* Makes tokens [hw,C] of the tensor [C,1,h,w] that was added last. */
+static int add_tokens(exchange_dict *d, vc_err *err)
+{
+    vf_view *v = &d->view[d->n - 1];
+    const int64_t c = v->dim[0], n = v->dim[2] * v->dim[3];
+    void *tokens = exchange_dict_alloc(d, v->bytes);
+    if (!tokens)
+        return vc_no_memory(err);
+    exchange_swap(tokens, v->data, (size_t)c, (size_t)n, 1, vc_dtype_size(v->dtype));
+    *v = (vf_view){ v->name, v->dtype, 2, { n, c }, tokens, v->bytes };
+    return 0;
+}
+
 int exchange_add_latents(exchange_dict *d, const exchange *x, const exchange_names *l,
                          const exchange_sample *s, vc_err *err)
 {
     const int64_t *n = s->mean.dim;
     float *f = NULL;
     void *moments = NULL;
-    if (l->axes == EXCHANGE_CHW && n[1] != 1)
+    if ((l->axes == EXCHANGE_CHW || l->axes == EXCHANGE_TOKENS) && n[1] != 1)
         return vc_fail(err, VC_EMISMATCH, "%" PRId64 " frames: %s has stills", n[1], l->family);
     const vc_dtype own = s->mean.dtype, type = l->type == VC_DTYPE_NONE ? own : l->type;
     int rc = l->moments ? exchange_moments(s, own, l->axes == EXCHANGE_FCHW, &moments, err)
@@ -85,6 +98,8 @@ int exchange_add_latents(exchange_dict *d, const exchange *x, const exchange_nam
                         l->moments ? moments : (void *)f, 0 };
     if (!rc)
         rc = exchange_add_tensor(d, name_of(d, l->latents, s, type), v, type, 0, err);
+    if (!rc && l->axes == EXCHANGE_TOKENS)
+        rc = add_tokens(d, err);
     free(f);
     free(moments);
     if (rc)
@@ -131,6 +146,19 @@ static int add_mask(exchange_dict *d, const exchange_names *l, const char *name,
     return 0;
 }
 
+/* Makes a list of the tensor that was added last. */
+static int add_list(exchange_dict *d, vc_err *err)
+{
+    vf_pt_value *value = &d->value[d->n - 1], *one = exchange_dict_alloc(d, sizeof *one);
+    const vf_pt_value **item = exchange_dict_alloc(d, sizeof *item);
+    if (!one || !item)
+        return vc_no_memory(err);
+    *one = *value;
+    *item = one;
+    *value = (vf_pt_value){ .kind = VF_PT_LIST, .item = item, .n = 1 };
+    return 0;
+}
+
 /* Adds the rows of encoder i, and their mask. */
 static int add_rows(exchange_dict *d, const exchange *x, const exchange_names *l, int i,
                     const exchange_sample *s, vc_err *err)
@@ -147,6 +175,8 @@ static int add_rows(exchange_dict *d, const exchange *x, const exchange_names *l
     if (rc)
         return rc;
     const int64_t all = d->view[d->n - 1].dim[0];
+    if (t->list)
+        return add_list(d, err);
     add_batch(d, l);
     return t->mask ? add_mask(d, l, t->mask, e->dim[0], all, err) : 0;
 }

@@ -54,3 +54,52 @@ cp -r fe narrow
 sed -i 's/"width": *7680/"width":24/' narrow/manifest.json
 expect 1 'narrow: texts of width 24: musubi-tuner has flux2 with texts of width 7680, 12288' \
     vlat export narrow --to musubi --out none.1
+
+# DiffSynth-Studio: normalised means in bf16; FLUX.2's latents are a list of tokens
+round_trip zs z-image mode bf16 bf16 diffsynth
+manifest zs.back '"shift_factor": *0.1159'
+make zsr z-image mode bf16 bf16
+expect 0 '5 samples' vlat export zsr --to diffsynth --space raw --out zsr.1
+expect 0 '5 samples' vlat import zsr.1 --from diffsynth --space raw --out zsr.back
+same zsr zsr.back
+make fs flux2 mode bf16 bf16
+expect 0 '5 samples' vlat export fs --to diffsynth --out fs.1
+expect 0 '5 samples' vlat import fs.1 --from diffsynth --vae ae.safetensors --out fs.back
+manifest fs.back '"latents": *"normalized"'
+manifest fs.back '"class": *"Qwen3ForCausalLM"'
+expect 0 '5 samples' vlat export fs --to diffsynth --space raw --out fsr.1
+expect 0 '5 samples' vlat import fsr.1 --from diffsynth --space raw --out fsr.back
+same fs fsr.back
+
+# diffusion-pipe: normalised draws, whose keys do not tell the model
+if [ -x "$VLT_BUILD/tests/dpipe_cache" ]; then
+    make zd z-image sample bf16 bf16
+    dpipe_cache zd cache/z_image
+    expect 0 '5 samples' vlat import cache/z_image --from diffusion-pipe --space raw --out zd.back
+    same zd zd.back
+    manifest zd.back '"values": *"sample"'
+    expect 0 '5 samples' vlat import cache/z_image/ --from diffusion-pipe --out zd.norm
+    manifest zd.norm '"shift_factor": *0.1159'
+    make fd flux2 sample bf16 bf16
+    dpipe_cache fd cache/flux2_klein_4b
+    expect 0 '5 samples' vlat import cache/flux2_klein_4b --from diffusion-pipe --space raw \
+        --out fd.back
+    same fd fd.back
+    manifest fd.back '"family": *"flux2"'
+    cp -r cache/flux2_klein_4b cache/flux2
+    expect 0 '5 samples' vlat import cache/flux2 --from diffusion-pipe --space raw --out fd.dev
+    manifest fd.dev '"class": *"Mistral3ForConditionalGeneration"'
+    cp -r cache/flux2_klein_4b cache/unknown
+    expect 1 'z_image or flux2, whose caches have the folder.s name or --family' \
+        vlat import cache/unknown --from diffusion-pipe --space raw --out none.3
+    expect 0 '5 samples' vlat import cache/unknown --from diffusion-pipe --space raw \
+        --family flux2 --out fd.said
+    same fd fd.said
+    expect 1 "the constants of flux2's VAE" vlat import cache/flux2_klein_4b \
+        --from diffusion-pipe --out none.4
+    expect 0 '5 text embeddings were left out' vlat export fd --to diffusion-pipe --out fd.1
+    expect 0 '5 samples' vlat import fd.1/96x64x1/cache/flux2_klein_4b --from diffusion-pipe \
+        --vae ae.safetensors --texts fd --family flux2 --out fd.two
+    expect 0 '5 text embeddings were left out' vlat export zd --to diffusion-pipe --out zd.1
+    [ -d zd.1/48x32x1/cache/z_image ] || wrong "$(find zd.1)"
+fi

@@ -2,12 +2,14 @@
  * each sample.
  *
  *     RANK/7.pth      a tuple of three dictionaries: shared, positive, negative
- *     shared          input_latents [1,C,F,H,W] (Qwen-Image, FLUX [1,C,H,W]), height, width,
- *                     num_frames; Qwen-Image-Edit: edit_latents [1,C,H,W], or a list of them;
+ *     shared          input_latents [1,C,F,H,W] (Qwen-Image, FLUX, Z-Image [1,C,H,W]; FLUX.2
+ *                     [1,HW,C]), height, width, num_frames;
+ *                     Qwen-Image-Edit: edit_latents [1,C,H,W], or a list of them;
  *                     FLUX.1 Kontext: kontext_latents [1,n,4C] and kontext_image_ids [1,n,3]
  *     positive        prompt, context [1,512,D], zeros after the text
  *                     (Qwen-Image: prompt_emb [1,n,D], prompt_emb_mask [1,n];
- *                     FLUX: prompt_emb [1,512,D], pooled_prompt_emb [1,P])
+ *                     FLUX: prompt_emb [1,512,D], pooled_prompt_emb [1,P];
+ *                     Z-Image: prompt_embeds, a list of one [n,D]; FLUX.2: prompt_embeds [1,n,D])
  *
  * DiffSynth's own files also hold the decoded pictures, as objects that the reader skips.
  * See exchange.h */
@@ -27,6 +29,8 @@
     { FILES(family_), .clip = "y", .vision = "clip_feature", .n_text = 1, \
       .text = { { .embeds = "context", .padded = 512, .whole = true, \
                   .trim = EXCHANGE_BY_ZEROS } } }
+#define FLUX2 FILES("flux2"), .axes = EXCHANGE_TOKENS, .sides = { "height", "width" }, \
+    .n_text = 1, .text = { { .embeds = "prompt_embeds" } }
 
 static const exchange_names layouts[] = {
     WAN("wan2.1"), WAN("wan2.2-5b"),
@@ -37,6 +41,10 @@ static const exchange_names layouts[] = {
     { FILES("flux"), .axes = EXCHANGE_CHW, .n_text = 2,
       .references = "kontext_latents", .places = "kontext_image_ids",
       .text = { { .pooled = "pooled_prompt_emb" }, { .embeds = "prompt_emb" } } },
+    { FILES("z-image"), .axes = EXCHANGE_CHW, .n_text = 1,
+      .text = { { .embeds = "prompt_embeds", .list = true } } },
+    { FLUX2, .width = 15360, .pipeline = "Flux2Pipeline" },
+    { FLUX2 },
     { 0 }
 };
 
@@ -53,7 +61,7 @@ static void add_numbers(exchange_dict *d, const exchange_names *l, const int64_t
     };
     exchange_dict_add(d, "height", VF_PT_INT)->i = n[2] * ratio[1];
     exchange_dict_add(d, "width", VF_PT_INT)->i = n[3] * ratio[2];
-    if (l->axes != EXCHANGE_CHW)
+    if (l->axes == EXCHANGE_CFHW)
         exchange_dict_add(d, "num_frames", VF_PT_INT)->i = (n[1] - 1) * ratio[0] + 1;
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
         exchange_dict_add(d, rest[i].key, rest[i].kind)->i = rest[i].value;
@@ -82,6 +90,34 @@ static int add_ids(exchange_dict *shared, exchange_dict *positive, const exchang
     places.dim[1] = n;
     exchange_dict_view(positive, "text_ids", places, zeros);
     return 0;
+}
+
+/* Makes the places (0, row, column, 0) of a still of h x w, or with h = 0 those of a text of w
+ * tokens, (0, 0, 0, i): [1,n,4]. */
+static int add_place(exchange_dict *d, const char *name, int64_t h, int64_t w, vc_err *err)
+{
+    const int64_t n = h ? h * w : w;
+    int64_t *at = exchange_dict_alloc(d, (size_t)n * 4 * sizeof *at);
+    if (!at)
+        return vc_no_memory(err);
+    for (int64_t i = 0; i < n; i++) {
+        at[4 * i + 1] = h ? i / w : 0;
+        at[4 * i + 2] = h ? i % w : 0;
+        at[4 * i + 3] = h ? 0 : i;
+    }
+    exchange_dict_view(d, name, (vf_view){ .dtype = VC_I64, .nd = 3, .dim = { 1, n, 4 } }, at);
+    return 0;
+}
+
+/* Adds the places of FLUX.2's tokens, and the guidance with which DiffSynth-Studio trains. */
+static int add_places(exchange_dict *shared, exchange_dict *positive, const exchange_sample *s,
+                      vc_err *err)
+{
+    int rc = add_place(shared, "image_ids", s->mean.dim[2], s->mean.dim[3], err);
+    if (!rc)
+        rc = add_place(positive, "text_ids", 0, s->text[0].embeds.dim[0], err);
+    exchange_dict_add(shared, "embedded_guidance", VF_PT_FLOAT)->f = 1;
+    return rc;
 }
 
 /* Adds a reference picture as tokens, of C x 2 x 2 values, with their places (1, row, column). */
@@ -161,6 +197,8 @@ static int add_values(exchange_dict *shared, exchange_dict *positive, exchange *
         rc = exchange_add_known(shared, x, l, s, err);
     if (!rc)
         rc = add_edit(shared, x, l, s, err);
+    if (!rc && l->axes == EXCHANGE_TOKENS)
+        rc = add_places(shared, positive, s, err);
     return rc || !l->text[0].pooled ? rc : add_ids(shared, positive, s, err);
 }
 
@@ -183,8 +221,8 @@ static int write_sample(exchange *x, const exchange_sample *s, void *arg, vc_err
 
 static int export_diffsynth(exchange *x, vc_err *err)
 {
-    return exchange_each(x, write_sample,
-                         (void *)exchange_layout(&exchange_diffsynth, x->family->name), err);
+    const exchange_names *l = exchange_row(&exchange_diffsynth, x, err);
+    return l ? exchange_each(x, write_sample, (void *)l, err) : VC_EMISMATCH;
 }
 
 /* ---- import ---- */
@@ -268,11 +306,13 @@ static int check_value(exchange *x, const vf_pt_value *v, const exchange_names *
         return vc_fail(err, VC_EFORMAT, "a tuple of three dictionaries expected");
     if (!(*l = exchange_guess(layouts, v->item[0], v->item[1])))
         return vc_fail(err, VC_EFORMAT,
-                       "neither Wan's context nor the prompt_emb of Qwen-Image or FLUX is in it");
+                       "neither Wan's context, nor the prompt_emb of Qwen-Image or FLUX, nor the "
+                       "prompt_embeds of Z-Image or FLUX.2 are in it");
     if ((x->sink || x->v->o->family) && strcmp(x->family->name, (*l)->family))
         return vc_fail(err, VC_EMISMATCH, "of %s, %s %s", (*l)->family,
                        x->sink ? "the samples before it are of" : "--family says", x->family->name);
     x->family = exchange_family_find((*l)->family);
+    x->pipeline = (*l)->pipeline;
     return 0;
 }
 

@@ -1,7 +1,7 @@
 /* diffusion_pipe.c - imports diffusion-pipe's cache, MEDIA/cache/MODEL; diffusion_pipe_write.c
  * exports one.
  *
- *     cache_1.500x96x64x9/latents/              items: latents [C,F,H,W] (FLUX [C,H,W]),
+ *     cache_1.500x96x64x9/latents/              items: latents [C,F,H,W] (FLUX, Z-Image [C,H,W]),
  *                                               image_spec, caption, mask
  *     cache_1.500x96x64x9/text_embeddings_1/    items of one caption each: embeddings, image_spec;
  *     ar_frames_1.500_9/text_embeddings_1/      or here, for all sizes of an aspect ratio
@@ -20,6 +20,8 @@
 typedef struct layout {
     exchange_names names;
     const char *model;                       /* the peer's name of the model */
+    bool named;                              /* other models have the same keys: the name of the
+                                              * folder, or --family, chooses the row */
 } layout;
 
 #define FILES(family_) .family = family_, .latents = "latents", \
@@ -29,22 +31,33 @@ typedef struct layout {
                 .trim = EXCHANGE_BY_LENGTH } } }
 #define MASKED .whole = true, .trim = EXCHANGE_BY_MASK
 
-/* The first layout whose names the first encoder's items have is the cache's. fps is the rate to
- * which the peer resamples clips; 0: the files do not show it (Wan: 16 or 24). */
+#define FLUX2(model_, width_, pipeline_) \
+    { { FILES("flux2"), .axes = EXCHANGE_CHW, .drawn = true, .n_text = 1, \
+        .text = { { .embeds = "text_embeds_0", .most = 512 } }, .width = width_, \
+        .pipeline = pipeline_ }, model_, true }
+
+/* fps is the rate to which the peer resamples clips; 0: the files do not show it (Wan: 16 or 24).
+ * Z-Image's texts are padded to the longest of a batch, so that their rows are no max_length. */
 static const layout layouts[] = {
-    { WAN("wan2.1"), "wan" },
-    { WAN("wan2.2-5b"), "wan2.2_5b" },
+    { WAN("wan2.1"), "wan", false },
+    { WAN("wan2.2-5b"), "wan2.2_5b", true },
     { { FILES("hunyuanvideo"), .drawn = true, .fps = 24, .n_text = 2,
         .text = { { .embeds = "prompt_embeds_1", .mask = "prompt_attention_mask_1", MASKED },
-                  { .pooled = "prompt_embeds_2" } } }, "hunyuan-video" },
+                  { .pooled = "prompt_embeds_2" } } }, "hunyuan-video", false },
     { { FILES("ltx-video"), .drawn = true, .fps = 25, .n_text = 1,
         .text = { { .embeds = "prompt_embeds", .mask = "prompt_attention_mask", MASKED } } },
-      "ltx-video" },
+      "ltx-video", false },
     { { FILES("qwen-image"), .n_text = 1, .text = { { .embeds = "prompt_embeds" } } },
-      "qwen_image" },
+      "qwen_image", false },
     { { FILES("flux"), .axes = EXCHANGE_CHW, .drawn = true, .n_text = 2,
-        .text = { { .pooled = "clip_embed" }, { .embeds = "t5_embed" } } }, "flux" },
-    { { 0 }, NULL }
+        .text = { { .pooled = "clip_embed" }, { .embeds = "t5_embed" } } }, "flux", false },
+    { { FILES("z-image"), .axes = EXCHANGE_CHW, .drawn = true, .n_text = 1,
+        .text = { { .embeds = "text_embeds_0", .mask = "attention_mask_0",
+                    .trim = EXCHANGE_BY_MASK } } }, "z_image", true },
+    FLUX2("flux2_klein_4b", 7680, "Flux2KleinPipeline"),
+    FLUX2("flux2_klein_9b", 12288, "Flux2KleinPipeline"),
+    FLUX2("flux2", 15360, "Flux2Pipeline"),
+    { { 0 }, NULL, false }
 };
 enum { ENCODERS = EXCHANGE_NAMED_TEXTS, MAX_CAPTIONS = 1000 };
 
@@ -64,25 +77,39 @@ typedef struct caption {
 
 /* ---- items ---- */
 
-/* Finds the first layout whose keys the text has. Wan 2.2's 5B has the keys of Wan 2.1, so that
- * --family chooses it. */
+/* True if the folder's name, from which the peer reads caches, is the model's. */
+static bool in_folder(const layout *l, const char *dir)
+{
+    size_t n = strlen(dir), k = strlen(l->model);
+    while (n && dir[n - 1] == '/')
+        n--;
+    return n >= k && (n == k || dir[n - k - 1] == '/') && !strncmp(dir + n - k, l->model, k);
+}
+
+/* Finds the layout of a text: of those whose keys it has, that of --family, that of the folder's
+ * name, or the first of those that their keys tell apart. */
 static int guess(importing *m, const vf_pt_value *d, vc_err *err)
 {
     const char *said = m->x->v->o->family;
-    for (const layout *l = layouts; l->model && !m->l; l++)
-        if (exchange_has_text(&l->names, 0, d))
+    int best = 0;
+    for (const layout *l = layouts; l->model; l++) {
+        const int points = !exchange_has_text(&l->names, 0, d) ? 0 :
+                           (said && !strcmp(l->names.family, said) ? 4 : 0) +
+                           (in_folder(l, m->x->dir) ? 2 : 0) + !l->named;
+        if (points > best) {
             m->l = l;
-    if (m->l && said && m->l[1].model && !strcmp(m->l[1].names.family, said) &&
-        m->l->names.text[0].length && exchange_has_text(&m->l[1].names, 0, d))
-        m->l++;
+            best = points;
+        }
+    }
     if (!m->l)
-        return vc_fail(err, VC_EFORMAT,
-                       "text_embeddings_1: of none of the models wan, wan2.2_5b, "
-                       "hunyuan-video, ltx-video, qwen_image, flux");
+        return vc_fail(err, VC_EFORMAT, "text_embeddings_1: of none of the models wan, wan2.2_5b, "
+                       "hunyuan-video, ltx-video, qwen_image, flux, or of z_image or flux2, whose "
+                       "caches have the folder's name or --family");
     const char *family = m->l->names.family;
     if (said && strcmp(said, family))
         return vc_fail(err, VC_EMISMATCH, "of %s, --family says %s", family, said);
     m->x->family = exchange_family_find(family);
+    m->x->pipeline = m->l->names.pipeline;
     return 0;
 }
 
@@ -346,8 +373,9 @@ static int import_dpipe(exchange *x, vc_err *err)
 
 static int export_dpipe(exchange *x, vc_err *err)
 {
-    const layout *l = exchange_layout(&exchange_dpipe, x->family->name);
-    return exchange_dpipe_write(x, l->model, l->names.axes == EXCHANGE_CHW, err);
+    const layout *l = (const void *)exchange_row(&exchange_dpipe, x, err);
+    return l ? exchange_dpipe_write(x, l->model, l->names.axes == EXCHANGE_CHW, err)
+             : VC_EMISMATCH;
 }
 
 const exchange_format exchange_dpipe = {
