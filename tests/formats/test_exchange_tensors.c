@@ -37,6 +37,7 @@ static void test_full_names(void **state)
         { "latents_image_FxHxW", "latents_image_3x4x6", VC_BF16, 14 },
         { "clip_TYPE", "clip_float16", VC_F16, 5 }, { "context", "context", VC_F32, 7 },
         { "a_TYPE", "a_float8_e4m3fn", VC_F8E4M3, 2 }, { "a_TYPE", "a_", VC_I64, 2 },
+        { "latents_HxW_TYPE", "latents_4x6_float32", VC_F32, 8 },
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -96,6 +97,53 @@ static void test_batches(void **state)
     assert_true(exchange_has_text(&batches, 1, &v) && !exchange_has_text(&clips, 0, &v));
 }
 
+/* Tokens of 2 x 3 places, whose sides are numbers of pixels; texts that are a list. */
+static void test_tokens(void **state)
+{
+    static const exchange_names of_tokens = {
+        .family = "flux2", .latents = "latents", .axes = EXCHANGE_TOKENS, .batch = true,
+        .sides = { "height", "width" }, .n_text = 1,
+        .text = { { .embeds = "rows", .list = true, .most = 2 } }
+    }, of_tensor = { .family = "flux2", .latents = "latents", .axes = EXCHANGE_TOKENS, .n_text = 1,
+                     .text = { { .embeds = "rows" } } };
+    static const float tokens[12] = { 0, 6, 1, 7, 2, 8, 3, 9, 4, 10, 5, 11 };
+    const exchange_names rows[] = { of_tensor, of_tokens, { .family = NULL } };
+    const vf_view text = { .dtype = VC_F32, .nd = 2, .dim = { 3, 4 }, .data = values, .bytes = 48 };
+    const vf_pt_value one = { .kind = VF_PT_TENSOR, .tensor = &text }, *item = &one;
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        exchange_dict d = { .n = 0 };
+        exchange x = { .no_conditions = 0 };
+        exchange_item m = { .path = "a" };
+        vc_err err = { 0 };
+        void *own;
+        exchange_dict_view(&d, "latents", (vf_view){ .dtype = VC_F32, .nd = 3, .dim = { 1, 6, 2 } },
+                           tokens);
+        exchange_dict_add(&d, "height", VF_PT_INT)->i = 32 + 16 * k;
+        exchange_dict_add(&d, "width", VF_PT_INT)->i = 48;
+        vf_pt_value *list = exchange_dict_add(&d, "rows", VF_PT_LIST);
+        list->item = &item;
+        list->n = k ? 0 : 1;
+        const vf_pt_value v = exchange_dict_value(&d);
+        assert_ptr_equal(exchange_guess(rows, &v, &v), &rows[1]);
+        int rc = exchange_take_latents(&m, &x, &of_tokens, &v, &own, &err);
+        if (k) {
+            assert_int_equal(rc, VC_EFORMAT);
+            assert_string_equal(err.text, "latents: 6 tokens, not those of height / 16 and width / "
+                                "16, 3 x 3");
+            assert_int_equal(exchange_take_texts(&m, &of_tokens, &v, &err), VC_EFORMAT);
+            continue;
+        }
+        assert_int_equal(rc, 0);
+        assert_memory_equal(m.mean.dim, ((int64_t[]){ 2, 1, 2, 3 }), 4 * sizeof(int64_t));
+        for (int i = 0; i < 12; i++)
+            assert_int_equal(((const float *)m.mean.data)[i], i);
+        free(own);
+        assert_int_equal(exchange_take_texts(&m, &of_tokens, &v, &err), 0);
+        assert_int_equal(m.text[0].embeds.dim[0], 2);        /* as many as the model reads */
+    }
+}
+
 /* A file with one tensor of another name, size or type. */
 static void test_refused(void **state)
 {
@@ -128,7 +176,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_full_names), cmocka_unit_test(test_clips),
-        cmocka_unit_test(test_batches), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_batches), cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
