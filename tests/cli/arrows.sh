@@ -31,7 +31,7 @@ formats/columnar     common/base common/os formats/keys
 formats/metadata     common/base common/os formats/columnar formats/json formats/keys
 formats/tensors      common common/base common/os common/tensor formats/json formats/keys
 formats/lmdb         common/base common/os formats/keys
-formats/dataset      common/base common/os formats/json formats/keys formats/lmdb
+formats/dataset      common common/base common/os formats/json formats/keys formats/lmdb
 formats/dataset      formats/tensors
 formats/dataset/verify common common/os formats/dataset formats/keys
 formats/libvlat      formats/dataset
