@@ -39,6 +39,9 @@ bool exchange_family_same_texts(const char *name, const vc_family *f);
 int exchange_norm_manifest(exchange_norm *n, const cJSON *manifest, vc_err *err);
 int exchange_norm_config(exchange_norm *n, const char *path, vc_err *err);
 void exchange_norm_family(exchange_norm *n, const vc_family *f);
+/* Checks that n has constants where those of f's VAE lie in its weights; vae: what --vae named and
+ * n was read from, or NULL. VC_EMISMATCH. */
+int exchange_norm_check(const exchange_norm *n, const vc_family *f, const char *vae, vc_err *err);
 /* Convert `count` values in place, which begin with the first value of channel c. */
 void exchange_normalize(const exchange_norm *n, int c, float *x, size_t count);
 void exchange_denormalize(const exchange_norm *n, int c, float *x, size_t count);

@@ -180,6 +180,17 @@ int exchange_norm_config(exchange_norm *n, const char *path, vc_err *err)
     return rc;
 }
 
+int exchange_norm_check(const exchange_norm *n, const vc_family *f, const char *vae, vc_err *err)
+{
+    const bool stored = f->scaling == 1 && !f->mean;
+    if (n->per_channel || n->scaling != 1 || (vae && !stored))
+        return 0;
+    return vc_fail(err, VC_EMISMATCH, "the constants of %s's VAE lie in its weights%s%s%s: give "
+                   "its folder or file as --vae, or a config.json with latents_mean and "
+                   "latents_std", f->name, vae ? ", and " : "", vae ? vae : "",
+                   vae ? " has none" : "");
+}
+
 static double sub(const exchange_norm *n, int c)
 {
     return n->shift + (n->per_channel ? n->mean[c] : 0);

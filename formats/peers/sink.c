@@ -266,10 +266,8 @@ static int begin(exchange *x, const exchange_item *m, vc_err *err)
     }
     if (!rc && x->v->o->vae)
         rc = exchange_norm_config(&x->norm, x->v->o->vae, err);
-    if (!rc && x->normalized && !x->norm.per_channel && x->norm.scaling == 1 && !x->v->o->vae)
-        rc = vc_fail(err, VC_EMISMATCH, "the constants of %s's VAE lie in its weights: give its "
-                     "folder or file as --vae, or a config.json with latents_mean and "
-                     "latents_std", x->family->name);
+    if (!rc && x->normalized)
+        rc = exchange_norm_check(&x->norm, x->family, x->v->o->vae, err);
     for (int i = 0; !rc && i < s->n_text; i++)
         rc = first_text(x, m, i, err);
     if (!rc && x->v->o->texts)

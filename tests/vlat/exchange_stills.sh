@@ -20,6 +20,9 @@ grep -aq '"latents_4x6_float32":{"dtype":"F32","shape":\[128,4,6\]' \
 grep -aq ctx_vec_bfloat16 'fm.1/a_b 1_f2k4b_te.safetensors' || wrong ctx_vec
 expect 1 "the constants of flux2's VAE lie in its weights: give its folder or file as --vae" \
     vlat import fm.1 --from musubi --out none
+echo '{"batch_norm_eps": 0.0001}' >config.json
+expect 1 "the constants of flux2's VAE lie in its weights, and config.json has none" \
+    vlat import fm.1 --from musubi --vae config.json --out none
 exchange_dataset vae ae.safetensors || wrong 'no autoencoder'
 expect 0 '5 samples' vlat import fm.1 --from musubi --vae ae.safetensors --out fm.back
 expect 0 'no damage' vlat verify fm.back
