@@ -154,6 +154,11 @@ void exchange_trim_zeros(vf_view *e)
 int exchange_latent_f32(const exchange *x, const exchange_sample *s, float **out, vc_err *err)
 {
     size_t n = (size_t)vf_view_count(&s->mean), plane = n / (size_t)s->mean.dim[0];
+    *out = NULL;
+    int rc = x->normalized && x->family
+                 ? exchange_norm_check(&x->norm, x->family, x->v->o->vae, err) : 0;
+    if (rc)
+        return rc;
     float *f = *out = malloc(n * sizeof *f);
     if (!f)
         return vc_fail(err, VC_ENOMEM, "out of memory for %zu values", n);

@@ -139,7 +139,8 @@ int exchange_of_sample(const exchange *x, uint32_t i, int rc, vc_err *err);
 int exchange_each(exchange *x,
                   int (*fn)(exchange *x, const exchange_sample *s, void *arg, vc_err *err),
                   void *arg, vc_err *err);
-/* Makes f32 latents for the peer's files (normalised if x->normalized); the caller frees *out. */
+/* Makes f32 latents for the peer's files (normalised if x->normalized; VC_EMISMATCH: the constants
+ * are not known); the caller frees *out. */
 int exchange_latent_f32(const exchange *x, const exchange_sample *s, float **out, vc_err *err);
 /* Converts n values of v, from element `from` on, to type t. VC_ENUMERIC: a value beyond f16. */
 int exchange_convert(void *dst, vc_dtype t, const vf_view *v, size_t from, size_t n, vc_err *err);

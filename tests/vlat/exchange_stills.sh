@@ -35,6 +35,9 @@ same fm.back fm.again
 expect 0 '5 samples' vlat export fm.lmdb --to musubi --space raw --out fm.raw
 expect 0 '5 samples' vlat import fm.raw --from musubi --space raw --out fm.same
 same fm.lmdb fm.same
+expect 1 "sample 000000000000/000: the constants of flux2's VAE lie in its weights: give its" \
+    vlat export fm.same --to musubi --out none
+expect 0 '5 samples' vlat export fm.same --to musubi --vae ae.safetensors --out fm.given
 mkdir fm.dev
 for f in fm.1/*_f2k4b*; do
     cp "$f" "fm.dev/$(basename "${f/f2k4b/f2d}")"
