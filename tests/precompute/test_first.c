@@ -279,8 +279,10 @@ static void clip_pictures(void **state)
 static void other_autoencoders(void **state)
 {
     static const struct { const char *golden; const vae_class *class; const char *says; } rows[] = {
-        { "first-vae-flux", &vae_flux2, "the file holds AutoencoderKL, not AutoencoderKLFlux2" },
-        { "first-vae-flux2", &vae_kl, "the file holds AutoencoderKLFlux2, not AutoencoderKL" },
+        { "first-vae-flux", &vae_flux2, "the file holds AutoencoderKL, "
+          "not AutoencoderKLFlux2: give one of AutoencoderKLFlux2, or its folder" },
+        { "first-vae-flux2", &vae_kl, "the file holds AutoencoderKLFlux2, "
+          "not AutoencoderKL: give one of AutoencoderKL, or its folder" },
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
