@@ -243,7 +243,6 @@ static const vf_variant flux_variants[] = {
     { .sign = "controlnet_*", .reads = "a control picture (ControlNet)" },
     { .sign = "*.processor.*", .reads = "a reference picture (IP-Adapter)" },
     { .sign = "pulid_*", .reads = "a face (PuLID)" },
-    { .channels = 384, .reads = "a picture beside the noisy latents (FLUX.1 Fill)" },
     { .channels = 128, .reads = "a picture beside the noisy latents (FLUX.1 Canny, Depth)" },
     { .channels = 196, .reads = "a picture beside the noisy latents (Flex.2)" },
     { 0 }
@@ -311,7 +310,8 @@ static const vf_variant zimage_variants[] = {
     .trained = "T2V, I2V, FLF2V, TI2V-5B, Fun-InP or Fun-Control 1.0"
 #define HUNYUAN .variants = hunyuan_variants, .trained = "HunyuanVideo, its I2V or SkyReels"
 #define FLUX2 .variants = flux2_variants, .trained = "FLUX.2 klein or FLUX.2-dev"
-#define FLUX .variants = flux_variants, .trained = "FLUX.1-dev or FLUX.1-schnell"
+#define FLUX .variants = flux_variants, .trained = "FLUX.1-dev, -schnell, Kontext or Fill"
+#define FLUX_CHANNELS .channels = { { 1, 0 }, { 2, 256 } }
 
 const vf_transformer_kind vf_transformer_kinds[] = {
     { .class = "VltTransformer3DModel" },
@@ -339,14 +339,14 @@ const vf_transformer_kind vf_transformer_kinds[] = {
     { .class = "ZImageTransformer2DModel", .names = zimage_names, .fields = zimage_fields,
       .variants = zimage_variants, .trained = "Z-Image or Z-Image-Turbo" },
     { .class = "FluxTransformer2DModel", .names = flux_names, .fields = flux_fields,
-      .in = "in_channels", .out = "out_channels", .in_default = 64, .channels = { { 1, 0 } },
-      FLUX },
+      .in = "in_channels", .out = "out_channels", .in_default = 64,
+      FLUX_CHANNELS, FLUX },
     { .class = "Flux2Transformer2DModel", .names = flux2_names, .fields = flux2_fields,
       .in = "in_channels", .out = "out_channels", .in_default = 128, .channels = { { 1, 0 } },
       FLUX2 },
     { .class = "Flux2", .names = flux2_first_names, .in = "img_in.weight",
       .out = "final_layer.linear.weight", .channels = { { 1, 0 } }, FLUX2 },
     { .class = "Flux", .names = flux_first_names, .in = "img_in.weight",
-      .out = "final_layer.linear.weight", .channels = { { 1, 0 } }, FLUX },
+      .out = "final_layer.linear.weight", FLUX_CHANNELS, FLUX },
     { 0 }
 };

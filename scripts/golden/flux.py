@@ -5,16 +5,21 @@ of different sizes; a case holds x [B,C,1,h,w], t, text, pooled, guidance [B] (d
 loss. The gradients of the case `base` are `grad/<parameter>`. The case `lora` of dev has a LoRA on
 the same weights, which are frozen; its gradients are `lora/grad/<factor>`. `flux-kontext` is dev
 with a reference, `cond.reference_1` [B,C,1,H,W] of another size, as FluxKontextPipeline gives it.
+`flux-fill` is dev with the masked picture's latents, `cond.video` [B,C,1,h,w], and a mask: of
+`pixels` [B,8h,8w], 1 where the picture is to be made, FluxFillPipeline makes the tokens, which are
+also unpacked as `cond.mask` [B,64,1,h,w].
 
 The file "flux-first" has the case `base` of weights in a file of FLUX.1's authors, which
 diffusers' converter reads; "flux-names" holds a LoRA in the names of FLUX.1's authors,
 `theirs/<tensor>`, and the tensors that diffusers' reader of files of kohya's sd-scripts returns
 for it, `ours/<tensor>`.
 """
+from types import SimpleNamespace
+
 import golden
 import torch
 from diffusers.loaders import lora_conversion_utils, single_file_utils
-from diffusers import FluxPipeline, FluxTransformer2DModel
+from diffusers import FluxFillPipeline, FluxPipeline, FluxTransformer2DModel
 
 TINY = dict(patch_size=1, in_channels=16, num_layers=2, num_single_layers=2, attention_head_dim=16,
             num_attention_heads=2, joint_attention_dim=16, pooled_projection_dim=32,
@@ -27,7 +32,12 @@ VARIANTS = {
     # behind the picture's size the reference's
     "flux-kontext": (dict(guidance_embeds=True),
                      {"base": (2, 4, 6, 6, 8), "tall": (1, 8, 2, 2, 4), "without": (1, 2, 6)}),
+    "flux-fill": (dict(guidance_embeds=True, in_channels=16 + 16 + 256, out_channels=16),
+                  {"base": (2, 4, 6), "tall": (1, 8, 2), "small": (1, 2, 2)}),
 }
+SAME = SimpleNamespace(shift_factor=0, scaling_factor=1)
+UNIT = SimpleNamespace(vae_scale_factor=8, _pack_latents=FluxPipeline._pack_latents,
+                       vae=SimpleNamespace(config=SAME))
 # diffusers rounds level and guidance to the type of the activations, and their products with 1000
 # too. Those of batches of two are exact in bf16, so that it can be compared.
 TIMES, GUIDANCE, OTHER_TIME, OTHER_GUIDANCE, TOKENS = [1000.0, 250.0], [1.0, 0.5], 437.5, 3.5, 5
@@ -38,7 +48,8 @@ LORA = dict(r=3, lora_alpha=1,
 
 
 def inputs(config, case, b, h, w, *reference):
-    c = config["in_channels"] // 4
+    fills = "out_channels" in config
+    c = config["out_channels" if fills else "in_channels"] // 4
     v = {"x": golden.draw("x " + case, (b, c, 1, h, w)),
          "target": golden.draw("target " + case, (b, c, 1, h, w)),
          "t": torch.tensor(TIMES if b == 2 else [OTHER_TIME]),
@@ -46,6 +57,11 @@ def inputs(config, case, b, h, w, *reference):
          "pooled": golden.draw("pooled " + case, (b, config["pooled_projection_dim"]))}
     if config["guidance_embeds"]:
         v["guidance"] = torch.tensor(GUIDANCE if b == 2 else [OTHER_GUIDANCE])
+    if fills:
+        v["cond.video"] = golden.draw("video " + case, (b, c, 1, h, w))
+        v["pixels"] = (golden.draw("pixels " + case, (b, 8 * h, 8 * w)) > 0).float()
+        mask, _ = masked(v)
+        v["cond.mask"] = FluxPipeline._unpack_latents(mask, 8 * h, 8 * w, 8)[:, :, None]
     if reference:
         v["cond.reference_1"] = golden.draw("reference " + case, (b, c, 1, *reference))
     return v
@@ -57,6 +73,14 @@ def tokens(x):
             FluxPipeline._prepare_latent_image_ids(b, h // 2, w // 2, "cpu", torch.float32))
 
 
+def masked(v):
+    """The tokens of mask and masked picture, whose latents are normalised already."""
+    b, c, _, h, w = v["cond.video"].shape
+    return FluxFillPipeline.prepare_mask_latents(
+        UNIT, v["pixels"][:, None], v["cond.video"][:, :, 0], b, c, 1, 8 * h, 8 * w, torch.float32,
+        "cpu", None)
+
+
 def predict(model, config, v):
     dtype = model.proj_out.weight.dtype
     h, w = v["x"].shape[3:]
@@ -66,6 +90,9 @@ def predict(model, config, v):
         more, places = tokens(v["cond.reference_1"])
         places[..., 0] = 1
         packed, ids = torch.cat([packed, more], 1), torch.cat([ids, places])
+    if "cond.video" in v:
+        mask, picture = masked(v)
+        packed = torch.cat([packed, picture, mask], 2)
     y = model(hidden_states=packed.to(dtype), timestep=v["t"] / 1000, guidance=v.get("guidance"),
               encoder_hidden_states=v["text"].to(dtype), pooled_projections=v["pooled"].to(dtype),
               img_ids=ids, txt_ids=torch.zeros(TOKENS, 3), return_dict=False)[0]
@@ -142,4 +169,4 @@ def make(out):
     names(out)
     for name, (config, cases) in VARIANTS.items():
         golden.transformer(out / f"{name}.safetensors", FluxTransformer2DModel, {**TINY, **config},
-                           cases, inputs, predict, LORA if name in ("flux-dev", "flux-kontext") else None)
+                           cases, inputs, predict, None if name == "flux-schnell" else LORA)

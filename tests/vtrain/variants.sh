@@ -76,7 +76,7 @@ QwenImagePipeline|QwenImageTransformer2DModel|"use_additional_t_cond":true||use_
 QwenImagePipeline|QwenImageTransformer2DModel|"use_layer3d_rope":true||use_layer3d_rope: true: .*(Qwen-Image-Layered)
 QwenImagePipeline|QwenImageTransformer2DModel||time_text_embed.addition_t_embedding.weight|.*(Qwen-Image-Layered)
 QwenImagePipeline|QwenImageTransformer2DModel|"guidance_embeds":true||guidance_embeds
-FluxPipeline|FluxTransformer2DModel|"in_channels":384,"out_channels":64||in_channels: 384 .*(FLUX.1 Fill)
+FluxPipeline|FluxTransformer2DModel|"in_channels":384,"out_channels":32||in_channels: 384 with out_channels 32 is no known model
 FluxPipeline|FluxTransformer2DModel|"in_channels":128,"out_channels":64||in_channels: 128 .*(FLUX.1 Canny, Depth)
 FluxPipeline|FluxTransformer2DModel||distilled_guidance_layer.norms.0.weight|.*(Chroma)
 HunyuanVideoPipeline|HunyuanVideoTransformer3DModel||context_embedder_2.linear_1.weight|.*(HunyuanVideo 1.5)
@@ -107,7 +107,7 @@ echo '{"weight_map":{"proj_out.weight":"diffusion_pytorch_model-00001-of-00002.s
 both 'vace_patch_embedding.weight: .*(VACE)' --model m
 
 # ---- pipelines that no family has ----
-for pipeline in FluxFillPipeline QwenImageLayeredPipeline WanVACEPipeline MochiPipeline; do
+for pipeline in QwenImageLayeredPipeline WanVACEPipeline MochiPipeline; do
     folder $pipeline '{"_class_name":"FluxTransformer2DModel"}' proj_out.weight
     both "m/model_index.json: no family here has a pipeline $pipeline: .*known: CogVideoXPipeline" --model m
 done

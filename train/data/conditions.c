@@ -222,6 +222,7 @@ int vtrain_data_fit(vtrain_data *d, const vtrain_family *family, const vtrain_fi
     d->mode = fit->mode;
     d->mean_roles = fit->mean_roles | fit->references;
     memcpy(d->embeds, fit->embeds, sizeof d->embeds);
+    d->needs_mask = fit->needs_mask;
     d->mask_channels = fit->mask_channels ? fit->mask_channels : 1;
     for (int i = 0; i < d->n_slots; i++)
         d->slot[i].rows = fit->text_rows[i];

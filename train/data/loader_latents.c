@@ -169,7 +169,7 @@ static bool is_dropped(const vtrain_loader *l, const slot *s, int row)
     double p = s->cond[row].mask_all ? l->o.mask_dropout : 0;
     if (l->d->roles & 1u << VC_ROLE_IMAGE)
         p = l->o.image_dropout;
-    return l->d->roles && !l->o.held_out &&
+    return l->d->roles && !l->o.held_out && !l->d->needs_mask &&
            vc_train_unit(l->o.plan.seed, 0, row_drawn(s, row), (uint32_t)s->b.micro,
                          VC_DRAW_COND_DROP) < p;
 }

@@ -58,6 +58,7 @@ struct vtrain_data {
     vc_mode mode;                        /* vtrain_fit's, as are the next */
     int64_t embeds[2];
     int mask_channels;                   /* at least 1 */
+    bool needs_mask;                     /* vtrain_fit's */
     int frame_multiple;                  /* 0 before a fit */
     bool weighted;                       /* a group's first sample has a loss mask */
     int clean_frames;                    /* latent frames in front of each clip that take the values

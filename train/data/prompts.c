@@ -342,6 +342,12 @@ static int read_stored(const vtrain_data *d, const cJSON *o, vtrain_prompt *p, v
         (rc = copy_text(&p->text, text, err)) ||
         (rc = copy_text(&p->negative, negative, err)))
         return rc;
+    for (int i = 0; i < VC_ROLES && d->needs_mask; i++)
+        if (d->roles & 1u << i && !p->cond[i])
+            return vc_fail(err, VC_EMISMATCH, "it has no %s, which each sample of this model "
+                           "needs: give a dataset without prompts, whose captions are sampled beside "
+                           "their own pictures and masks, or no --validation_steps and "
+                           "--validation_epochs", vc_roles[i].what);
     return load_texts(d, 0, pos, neg, segments, each, p, err);
 }
 
@@ -390,13 +396,15 @@ static void own_size(const vtrain_data *d, const vtrain_sample *s, vtrain_prompt
 }
 
 /* The conditions that a caption from training is sampled with: those that follow from the clip, and
- * not masks that were drawn. */
+ * not masks that were drawn, unless the model needs a mask. */
 static unsigned own_roles(const vtrain_data *d, const vtrain_sample *s)
 {
     const unsigned image = 1u << VC_ROLE_IMAGE;
 
     if (d->clean_frames)
         return image;
+    if (d->needs_mask)
+        return d->roles;
     const char *drawn = vc_mode_names[VC_MODE_INPAINT], *mode = d->set[s->dataset].head.train_mode;
     return strcmp(mode, drawn) ? d->roles : d->roles & image;
 }

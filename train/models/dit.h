@@ -96,6 +96,8 @@ typedef struct vtrain_fit {
     unsigned roles;                           /* 1 << vc_role of the conditions that it reads */
     unsigned references;                      /* 1 << vc_role of reference pictures that it reads
                                                * where samples have them */
+    bool needs_mask;                          /* the roles are never dropped, and samples need
+                                               * them */
     vc_mode mode;                             /* --train_mode of datasets that have the roles;
                                                * NORMAL: the mode that alone has these roles */
     unsigned mean_roles;                      /* roles that are always means of posteriors */

@@ -7,7 +7,10 @@
  * are rotated. The order of tokens in a sequence has no meaning: here the picture is first.
  *
  * FLUX.1 Kontext is dev with a reference picture, whose clean tokens stand behind the noisy ones,
- * at 1 instead of 0 of the first axis. The prediction is that of the noisy tokens. */
+ * at 1 instead of 0 of the first axis. The prediction is that of the noisy tokens.
+ *
+ * FLUX.1 Fill is dev with more inputs: a token has noisy latents, then those of the picture without
+ * its masked places, then the mask, of which a place of the latents has its 8 x 8 pixels. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,12 +25,13 @@
 #define THETA 10000
 #define TIMES 1000                            /* a level or a guidance of 1 is embedded as 1000 */
 
-enum { TIME = 256, SIDE = 2, PATCH = SIDE * SIDE, MAX_WIDTH = 16384 };
+enum { TIME = 256, SIDE = 2, PATCH = SIDE * SIDE, MAX_WIDTH = 16384,
+       MASK = 8 * 8 };                        /* pixels of a place, the channels of a mask */
 enum { CLIP, T5 };                            /* the text slots */
 
 /* Indices into the sizes of the weight tables. */
 enum { D = NN_FLUX_D, TWO_D = NN_FLUX_2D, IN = NN_FLUX_SIZES, TEXT = IN - 1, POOLED = IN - 2,
-       GUIDANCE = IN - 3 };
+       GUIDANCE = IN - 3, OUT = IN - 4 };
 
 typedef struct model_weights {
     vt_lin patch, text, time1, time2, guidance1, guidance2, pooled1, pooled2, mod_out, proj_out;
@@ -46,7 +50,7 @@ static const vt_weight model_table[] = {
     LIN(text, "context_embedder", D, TEXT),
     LIN(patch, "x_embedder", D, IN),
     LIN(mod_out, "norm_out.linear", TWO_D, D),
-    LIN(proj_out, "proj_out", IN, D),
+    LIN(proj_out, "proj_out", OUT, D),
     { 0 }
 };
 
@@ -81,6 +85,12 @@ static const vf_config_row config_rows[] = {
     { 0 }
 };
 
+/* Whether the model is Fill. */
+static bool fills(const flux *m)
+{
+    return m->in_channels == 2 * m->out_channels + PATCH * MASK;
+}
+
 /* Checks the rules between fields. */
 static int check_config(const flux *m, vc_err *err)
 {
@@ -88,9 +98,12 @@ static int check_config(const flux *m, vc_err *err)
         return vc_fail(err, VC_EFORMAT, "attention_head_dim and joint_attention_dim must be "
                        "multiples of 8, and num_attention_heads times attention_head_dim at most "
                        "%d", MAX_WIDTH);
-    if (m->in_channels % PATCH)
-        return vc_fail(err, VC_EFORMAT, "in_channels: %lld is no multiple of %d, the numbers of a "
-                       "token that a channel of the latents has", (long long)m->in_channels, PATCH);
+    if (m->in_channels % PATCH || m->out_channels % PATCH)
+        return vc_fail(err, VC_EFORMAT, "%s_channels: %lld is no multiple of %d, the numbers of a "
+                       "token that a channel of the latents has",
+                       m->in_channels % PATCH ? "in" : "out",
+                       (long long)(m->in_channels % PATCH ? m->in_channels : m->out_channels),
+                       PATCH);
     return vtrain_check_axes("axes_dims_rope", m->axis, 3, m->head, err);
 }
 
@@ -99,12 +112,14 @@ static int flux_read(void *model, const cJSON *config, vc_err *err)
     flux *m = model;
     memcpy(m->axis, (int64_t[]){ 16, 56, 56 }, sizeof m->axis);
     int rc = vf_config_read(m, config_rows, config, err);
+    if (!m->out_channels)
+        m->out_channels = m->in_channels;
     if (!rc)
         rc = check_config(m, err);
     if (rc)
         return rc;
     const int64_t sizes[VTRAIN_SIZES] = {
-        [-IN] = m->in_channels, [-TEXT] = m->text, [-POOLED] = m->pooled,
+        [-IN] = m->in_channels, [-OUT] = m->out_channels, [-TEXT] = m->text, [-POOLED] = m->pooled,
         [-GUIDANCE] = m->guidance ? m->heads * m->head : VT_ABSENT,
     };
     memcpy(m->dit.sizes, sizes, sizeof sizes);
@@ -116,9 +131,13 @@ static int flux_read(void *model, const cJSON *config, vc_err *err)
 static void flux_fit(const void *model, vtrain_fit *fit)
 {
     const flux *m = model;
-    *fit = (vtrain_fit){ .channels = (int)m->in_channels / PATCH, .n_texts = 2,
+    const unsigned masked = 1u << VC_ROLE_VIDEO | 1u << VC_ROLE_MASK;
+    *fit = (vtrain_fit){ .channels = (int)m->out_channels / PATCH, .n_texts = 2,
                          .text_width = { [T5] = m->text }, .pooled_width = { [CLIP] = m->pooled },
-                         .references = 1u << VC_ROLE_REFERENCE,
+                         .references = fills(m) ? 0 : 1u << VC_ROLE_REFERENCE,
+                         .roles = fills(m) ? masked : 0, .mask_channels = MASK,
+                         .needs_mask = fills(m),
+                         .mode = fills(m) ? VC_MODE_INPAINT : VC_MODE_NORMAL,
                          .mult = { 1, SIDE, SIDE }, .guidance = m->guidance,
                          .unguided = !m->guidance,
                          .blocks = (int)(m->dual + m->single) };
@@ -197,6 +216,11 @@ static void flux_prepare(vt_ctx *g, void *model, vtrain_in *in)
     }
     if (!vtrain_check_pooled(g, &in->text[CLIP], m->pooled))
         return;
+    if (fills(m) && (!in->cond[VC_ROLE_VIDEO] || !in->cond[VC_ROLE_MASK])) {
+        vt_fail(g, VC_EMISMATCH, "the batch has no mask with a masked picture, which FLUX.1 Fill "
+                "reads");
+        return;
+    }
     m->picture = tokens_of(x);
     make_places(g, m, in);
     vtrain_check_padding(g, &in->text[T5]);
@@ -205,11 +229,23 @@ static void flux_prepare(vt_ctx *g, void *model, vtrain_in *in)
 
 /* ---- forward ---- */
 
+/* The tokens of Fill: those of the noisy picture, the masked picture and the mask, joined by
+ * their channels. */
+static vt_tensor *filled_tokens(vt_ctx *g, const vtrain_in *in)
+{
+    const int side[3] = { 1, SIDE, SIDE };
+    vt_tensor *part[3] = { in->x, in->cond[VC_ROLE_VIDEO], in->cond[VC_ROLE_MASK] };
+    for (int i = 0; i < 3; i++)
+        part[i] = nn_patches(g, part[i], side);
+    return vt_concat(g, 2, 3, part);
+}
+
 static void flux_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO])
 {
     const flux *m = model;
     const model_weights *w = &m->w;
-    vt_tensor *patches = vtrain_picture_tokens(g, in, (int[]){ 1, SIDE, SIDE });
+    vt_tensor *patches = fills(m) ? filled_tokens(g, in)
+                         : vtrain_picture_tokens(g, in, (int[]){ 1, SIDE, SIDE });
     vt_tensor *pooled = in->text[CLIP].pooled;
     vtrain_note(in, "hidden_states", patches);
     vtrain_note(in, "pooled_projections", pooled);
