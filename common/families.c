@@ -149,6 +149,7 @@ static const vc_first wan_first = {
 static const vc_first flux_first = {
     .class = "Flux", .type = { { .type = "", .pipeline = "FluxPipeline" } },
     .part = { { "transformer", "flux1-dev.safetensors" },
+              { "transformer", "flux1-fill-dev.safetensors" },
               { "transformer", "flux1-kontext-dev.safetensors" },
               { "transformer", "flux1-schnell.safetensors" }, { "vae", "ae.safetensors" } }
 };
@@ -263,7 +264,10 @@ static const vc_family families[] = {
       .pipeline = { { .class = "FluxPipeline", .versions = "flux-dev flux-schnell",
                       .sigmas = VC_SIGMAS_EVEN_EULER },
                     { .class = "FluxKontextPipeline", .mode = VC_MODE_EDIT, .versions = "kontext",
-                      .sigmas = VC_SIGMAS_EVEN_EULER } },
+                      .sigmas = VC_SIGMAS_EVEN_EULER },
+                    { .class = "FluxFillPipeline", .mode = VC_MODE_INPAINT,
+                      .references = &no_references, .sigmas = VC_SIGMAS_EVEN_EULER } },
+      .grey_masks = true, .pixel_masks = true,
       .references = { .most = 1, .sizes = kontext_sizes, .n_sizes = 17, .side = 1024,
                       .multiple = 16 },
       .moments = true, .dtype = VC_BF16,

@@ -184,6 +184,8 @@ typedef struct vc_family {
     bool grey_masks;                     /* masked pixels are 0, grey, and not -1, black */
     bool folded_masks;                   /* masks have a number for each of a latent frame's pixel
                                           * frames, not their mean */
+    bool pixel_masks;                    /* masks of stills have a number for each pixel of a latent
+                                          * place, 1 where the picture is to be generated */
     bool clean_images;                   /* first frames are trained with as they are, never with
                                           * pixel noise */
     bool begins_with_latent;             /* a picture enters the transformer as the sample's first

@@ -51,7 +51,8 @@ static const struct { const char *names; vc_input_kind kind; const char *say; } 
     REFUSED("value_controller_*", PLAIN("a value controller (AttriCtrl)")),
     REFUSED("step1x_*", PLAIN("Step1X-Edit")),
     REFUSED("nexus_gen_*", PLAIN("Nexus-Gen")),
-    REFUSED("flux_fill_*", PLAIN("FLUX.1 Fill")),
+    REFUSED("flux_fill_*", "FLUX.1 Fill is trained here with --train_mode inpaint and masks that "
+            "the column mask_file_path names"),
     REFUSED("flux_redux_*", PLAIN("FLUX.1 Redux")),
     REFUSED("insert_anything_*", PLAIN("Insert Anything")),
     REFUSED("template_inputs extra_text_embedding negative_extra_text_embedding kv_cache "

@@ -40,7 +40,7 @@
  *   others    type (image|video), weight, width, height, frames, fps (numbers or strings of digits;
  *             of the last four a value that is none counts as not given, and fps may be a fraction:
  *             30000/1001), tags (list, or separated by commas), loss_mask_path, control_file_path
- *             (or DiffSynth's control_video), input_image
+ *             (or DiffSynth's control_video), mask_file_path, input_image
  * A path with backslashes is read as one with slashes where only that file exists.
  * In a Parquet or Arrow file, the medium may be bytes, or a struct {bytes, path}; if no column has
  * one of the names above, it is the only column that has bytes. The path of such a row is the file's
@@ -68,7 +68,8 @@ typedef enum { VF_TYPE_UNKNOWN, VF_TYPE_IMAGE, VF_TYPE_VIDEO } vf_type;
 enum { VF_MAX_SEGMENTS = 256 };
 
 /* Files beside a row's medium: those of `columns`, and VF_REFERENCE + k for reference picture k. */
-typedef enum vf_beside { VF_LOSS_MASK, VF_CONTROL, VF_COLUMNS, VF_REFERENCE = VF_COLUMNS,
+typedef enum vf_beside { VF_LOSS_MASK, VF_CONTROL, VF_MASK, VF_COLUMNS,
+                         VF_REFERENCE = VF_COLUMNS,
                          VF_BESIDE = VF_REFERENCE + 4 } vf_beside;
 extern const char *const vf_beside_columns[VF_BESIDE];
 

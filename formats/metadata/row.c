@@ -332,8 +332,8 @@ static int add_extra(vf_row *r, const cJSON *v, vc_err *why)
 }
 
 const char *const vf_beside_columns[VF_BESIDE] = {
-    "loss_mask_path", "control_file_path", "edit_image", "edit_image, picture 2",
-    "edit_image, picture 3", "edit_image, picture 4"
+    "loss_mask_path", "control_file_path", "mask_file_path", "edit_image",
+    "edit_image, picture 2", "edit_image, picture 3", "edit_image, picture 4"
 };
 
 static int read_beside(vf_row *r, vf_beside which, const char *column, const cJSON *o,
@@ -356,8 +356,8 @@ static int refuse_bytes(const cJSON *o, const cJSON *medium, const vf_metadata_o
 {
     for (const cJSON *v = o->child; v; v = v->next)
         if (v != medium && vf_columnar_has_cell(v)
-            && (metadata_listed("loss_mask_path,control_file_path,control_video,input_image",
-                                v->string)
+            && (metadata_listed("loss_mask_path,control_file_path,control_video,mask_file_path,"
+                                "input_image", v->string)
                 || metadata_listed(opts->file_keys, v->string)
                 || metadata_listed(opts->extra_inputs, v->string)))
             return vc_fail(why, VC_EFORMAT, "%s: bytes in a column are read as the medium alone: "

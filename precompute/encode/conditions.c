@@ -154,7 +154,9 @@ double vprep_value_bytes(const vprep *p, const vprep_item *it, const vb_choice *
 
 int vprep_mask_channels(const vprep *p)
 {
-    return p->encoders.family.is->folded_masks ? p->encoders.vae.ratio[0] : 1;
+    const vc_family *f = p->encoders.family.is;
+    const int *ratio = p->encoders.vae.ratio;
+    return f->pixel_masks ? ratio[1] * ratio[1] : f->folded_masks ? ratio[0] : 1;
 }
 
 int vprep_seen_tokens(const vprep *p)
@@ -280,6 +282,8 @@ static void hash_form(vf_hasher *h, const vprep *p, vc_pixels pixels)
         vf_hasher_str(h, "masked", "grey");
     if (pixels == VC_PIXELS_MASK && f->folded_masks)
         vf_hasher_str(h, "form", "folded");
+    if (pixels == VC_PIXELS_MASK && f->pixel_masks)
+        vf_hasher_str(h, "form", "pixels");
 }
 
 static void hash_grid(vf_hasher *h, const vprep *p)
@@ -322,6 +326,8 @@ static vf_key value_key(const vprep *p, const vf_key *source, const vprep_item *
     vf_hasher_begin(&h, r->tag);
     if (r->keyed & VC_KEYED_MASK)
         hash_mask(&h, clip);
+    if (r->keyed & VC_KEYED_MASK && clip->mask.kind == MASK_FILE)
+        hash_beside(&h, &p->list.sources[it->row], VF_MASK, clip);
     if (r->keyed & VC_KEYED_NOISE)
         vf_hasher_int(&h, "noise", p->encoders.mask_noise);
     hash_sources(&h, p, source, it, clip, role);

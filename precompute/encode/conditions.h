@@ -3,7 +3,7 @@
  *   i2v      image         the first frame encoded alone, as a clip of one frame
  *            image_noised  K first frames with pixel noise, each alone (--image_noise_variants)
  *   inpaint  video         the clip with its masked pixels at -1 (black), or 0 (grey)
- *            mask          1 = known, on the latent grid
+ *            mask          1 = known, on the latent grid, or all pixels, 1 = to be generated
  *            vision        the first frame's states of a vision model, if the transformer has them
  *   control  control       the clip of the column control_file_path
  *   control_ref            control, image and vision

@@ -454,8 +454,11 @@ static int encode_mask(prep_encoder *e, prep_job *j, int v, vc_err *err)
         rc = need_scratch(e, (size_t)c->target_h * (size_t)c->target_w, err);
     if (rc)
         return rc;
-    (channels > 1 ? mask_fold : mask_to_grid)(e->mean, &j->clip.mask, ratio[0], ratio[1],
-                                              e->scratch);
+    if (e->p->encoders.family.is->pixel_masks)
+        mask_pixels(e->mean, &j->clip.mask, ratio[1], e->scratch);
+    else
+        (channels > 1 ? mask_fold : mask_to_grid)(e->mean, &j->clip.mask, ratio[0], ratio[1],
+                                                  e->scratch);
     if (e->p->c.trace_dir)
         rc = trace_mask(e, j, v, err);
     return rc ? rc : pack_mask(e, j, v, channels, e->mean, err);

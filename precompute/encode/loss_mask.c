@@ -57,3 +57,25 @@ int vprep_loss_mask(const vprep *p, const vprep_item *it, const vprep_clip *clip
     prep_frames_close(&f);
     return rc;
 }
+
+int vprep_mask_file(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err *err)
+{
+    const size_t n = (size_t)clip->mask.h * (size_t)clip->mask.w;
+    prep_frames f = { 0 };
+    const uint8_t *rgb = NULL;
+
+    free(clip->mask.pixels);
+    clip->mask.pixels = malloc(n);
+    int rc = clip->mask.pixels ? 0 : vc_no_memory(err);
+    if (!rc)
+        rc = prep_frames_open(&f, p, it, clip, VF_MASK, 1, err);
+    if (!rc)
+        rc = prep_frames_at(&f, 0, &rgb, err);
+    for (size_t i = 0; !rc && i < n; i++) {          /* the grey that Pillow makes of r, g, b */
+        const uint8_t *c = rgb + 3 * i;
+        const uint32_t grey = (19595u * c[0] + 38470u * c[1] + 7471u * c[2] + 0x8000) >> 16;
+        clip->mask.pixels[i] = grey >= 128;
+    }
+    prep_frames_close(&f);
+    return rc;
+}

@@ -16,6 +16,10 @@
 int vprep_loss_mask(const vprep *p, const vprep_item *it, const vprep_clip *clip, float **weights,
                     vc_err *err);
 
+/* Fills the pixels of a mask of the row's mask_file_path: 1, to be generated, where the picture's
+ * grey is at least half of white, as diffusers' mask processor rounds it. Errors as above. */
+int vprep_mask_file(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err *err);
+
 /* Means of grey frames [h,w,3] over r x r pixels and k frames, as above: out
  * [(f->n-1)/k+1, h/r, w/r]. */
 int vprep_loss_weights(float *out, prep_frames *f, int h, int w, int k, int r, vc_err *err);

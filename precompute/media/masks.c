@@ -25,6 +25,7 @@ static const struct {
     [MASK_ELLIPSE] = { "ellipse", 0.10, 0.05, 5 },
     [MASK_CIRCLE] = { "circle", 0.05, 0.05, 4 },
     [MASK_WHOLE_FRAMES] = { "whole_frames", 0.05, 0, -1 },
+    [MASK_FILE] = { "file", 0, 0, 0 },
 };
 
 static double odds(mask_kind k, int f)
@@ -136,6 +137,7 @@ static void draw_numbers(mask *m, int32_t *order, bool all_frames, vc_draws *d)
                 m->v[m->n++] = t;
         break;
     case MASK_ALL:
+    case MASK_FILE:
     case MASK_KINDS:
         break;
     }
@@ -211,6 +213,7 @@ int mask_keep(mask *m, int f, int h, int w, bool ends, vc_err *err)
 void mask_free(mask *m)
 {
     free(m->v);
+    free(m->pixels);
     *m = (mask){ 0 };
 }
 
@@ -274,7 +277,7 @@ int mask_parse(mask *m, const cJSON *draw, int f, int h, int w, vc_err *err)
         return vc_context(err, VC_EFORMAT, "draws: mask");
     while (k < MASK_KINDS && strcmp(kinds[k].name, pick))
         k++;
-    if (k == MASK_KINDS)
+    if (k == MASK_KINDS || k == MASK_FILE)
         return vc_fail(err, VC_EINVAL, "draws: mask: no kind \"%.40s\"", pick);
     m->kind = (mask_kind)k;
     rc = parse_numbers(m, numbers, err);
@@ -372,6 +375,10 @@ void mask_frame(const mask *m, int t, uint8_t *out)
         for (int i = 0; i < m->n; i++)
             whole |= v[i] == t;
         break;
+    case MASK_FILE:
+        if (m->pixels)
+            memcpy(out, m->pixels, (size_t)m->h * (size_t)m->w);
+        break;
     case MASK_KINDS:
         break;
     }
@@ -434,6 +441,7 @@ bool mask_is_all(const mask *m)
     case MASK_CIRCLE:
         return round_covers(m, m->kind == MASK_CIRCLE);
     case MASK_NOISE:                         /* has the probability 2^-256 at the least size */
+    case MASK_FILE:                          /* its pixels are not read yet */
     case MASK_KINDS:
         break;
     }
@@ -489,4 +497,13 @@ void mask_fold(float *out, const mask *m, int k, int r, uint8_t *scratch)
             for (size_t at = 0; at < grid; at++)
                 out[at] /= 4.0f;
         }
+}
+
+void mask_pixels(float *out, const mask *m, int r, uint8_t *scratch)
+{
+    mask_frame(m, 0, scratch);
+    for (int c = 0; c < r * r; c++)
+        for (int y = c / r; y < m->h; y += r)
+            for (int x = c % r; x < m->w; x += r)
+                *out++ = (float)scratch[(size_t)y * (size_t)m->w + (size_t)x];
 }

@@ -112,7 +112,8 @@ static int keep_first(const vprep *p, vprep_clip *clip, vc_err *err)
     return rc;
 }
 
-/* The mask of the plan's line if it has one, else a drawn mask. */
+/* The mask of the plan's line if it has one, else that of the row's mask_file_path, else a drawn
+ * mask. */
 static int settle_mask(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err *err)
 {
     const vb_choice *c = &clip->choice;
@@ -126,6 +127,10 @@ static int settle_mask(const vprep *p, const vprep_item *it, vprep_clip *clip, v
         rc = keep_first(p, clip, err);
     } else if (replayed) {
         rc = mask_parse(&clip->mask, replayed, c->frames, c->target_h, c->target_w, err);
+    } else if (p->list.meta.rows[it->row].beside[VF_MASK].path) {
+        clip->mask = (mask){ .kind = MASK_FILE, .f = c->frames, .h = c->target_h,
+                             .w = c->target_w };
+        rc = 0;
     } else {
         vc_draws kind = vc_draws_of(seed, id, it->variant, VC_DRAW_MASK_KIND);
         vc_draws numbers = vc_draws_of(seed, id, it->variant, VC_DRAW_MASK);

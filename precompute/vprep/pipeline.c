@@ -207,6 +207,9 @@ static int decode_job(pipeline *l, prep_job *j, vc_err *err)
     int rc = prep_frames_open(&j->pixels, l->p, j->item, &j->clip, VF_BESIDE, j->frames, err);
     if (!rc && j->need & VC_ROLE_BIT(VC_ROLE_LOSS_MASK))
         rc = vprep_loss_mask(l->p, j->item, &j->clip, &j->loss_mask, err);
+    if (!rc && j->clip.mask.kind == MASK_FILE &&
+        j->need & (VC_ROLE_BIT(VC_ROLE_MASK) | VC_ROLE_BIT(VC_ROLE_VIDEO)))
+        rc = vprep_mask_file(l->p, j->item, &j->clip, err);
     if (!rc && j->need & VC_ROLE_BIT(VC_ROLE_CONTROL))
         rc = prep_frames_open(&j->control, l->p, j->item, &j->clip, VF_CONTROL,
                               j->clip.choice.frames, err);

@@ -38,7 +38,7 @@ typedef struct vf_range {                    /* the samples of a shard, by vf_en
 } vf_range;
 
 typedef struct vf_facts {                    /* of the manifest; 0: it does not say */
-    int64_t channels, folded, tokens, width;
+    int64_t channels, folded, pixels, tokens, width;
     int encoders;
     int64_t *text_width;                     /* [encoders] */
 } vf_facts;

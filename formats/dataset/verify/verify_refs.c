@@ -42,8 +42,9 @@ static bool look_up(const sight *s, const vf_keymap *have, const vf_ref *ref, vf
     return false;
 }
 
-/* Compares sizes that follow from the encoders: channels of latents; channels of masks, which are 1
- * or a latent frame's number of pixel frames; rows and width of a vision model's states. */
+/* Compares sizes that follow from the encoders: channels of latents; channels of masks, which are
+ * 1, a latent frame's number of pixel frames, or (of stills) a latent place's number of pixels;
+ * rows and width of a vision model's states. */
 static void check_encoder(const sight *s, const vf_ref *ref, vf_span role, unsigned kind,
                           const vf_shape *shape)
 {
@@ -54,9 +55,10 @@ static void check_encoder(const sight *s, const vf_ref *ref, vf_span role, unsig
     if (kind == VC_VALUE_MOMENTS && f->channels && f->channels != shape->c)
         found(s, "%.*s %s: %u channels, the manifest's vae has %" PRId64, n, role.p, hex, shape->c,
               f->channels);
-    else if (kind == VC_VALUE_MASK && shape->c != 1 && f->folded && f->folded != shape->c)
-        found(s, "%.*s %s: a mask of %u channels, 1 or %" PRId64 " expected", n, role.p, hex,
-              shape->c, f->folded);
+    else if (kind == VC_VALUE_MASK && shape->c != 1 && f->folded && f->folded != shape->c &&
+             f->pixels != shape->c)
+        found(s, "%.*s %s: a mask of %u channels, 1, %" PRId64 " or %" PRId64 " expected", n,
+              role.p, hex, shape->c, f->folded, f->pixels);
     else if (kind == VC_VALUE_EMBEDS && f->tokens &&
              (f->tokens != shape->h || f->width != shape->w))
         found(s, "%.*s %s: states [%u,%u], the manifest's image_encoder has [%" PRId64 ",%" PRId64
@@ -244,6 +246,15 @@ static int64_t int_of(const cJSON *o, const char *field)
     return cJSON_IsNumber(v) ? (int64_t)v->valuedouble : 0;
 }
 
+/* The pixels of a place of the latents, by the array of ratios of frames, rows and columns. */
+static int64_t pixels_of(const cJSON *vae)
+{
+    const cJSON *ratio = cJSON_GetObjectItemCaseSensitive(vae, "ratio");
+    const cJSON *rows = cJSON_GetArrayItem(ratio, 1), *columns = cJSON_GetArrayItem(ratio, 2);
+    return cJSON_IsNumber(rows) && cJSON_IsNumber(columns)
+           ? (int64_t)(rows->valuedouble * columns->valuedouble) : 0;
+}
+
 static int read_facts(vf_check *c, vc_err *err)
 {
     const cJSON *m = c->manifest.json, *o;
@@ -253,6 +264,7 @@ static int read_facts(vf_check *c, vc_err *err)
     vf_facts *f = &c->facts;
     int n = 0;
     *f = (vf_facts){ .channels = int_of(vae, "channels"), .folded = int_of(vae, "ratio"),
+                     .pixels = pixels_of(vae),
                      .tokens = int_of(image, "tokens"), .width = int_of(image, "width"),
                      .encoders = cJSON_GetArraySize(encoders) };
     f->text_width = calloc((size_t)f->encoders + 1, sizeof *f->text_width);

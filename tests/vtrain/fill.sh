@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# FLUX.1 Fill from a list of pictures and masks: vprep encodes each picture without its masked places
+# and stores the mask's pixels, and vtrain trains on both.
+. "$(dirname "$0")/../lib/check.sh"
+. "$lib/media.sh"
+. "$lib/vtrain.sh"
+export VLT_SOURCE
+
+picture() { ffmpeg -v error -y -f lavfi -i "$1" -frames:v 1 "$2"; }
+mkdir media
+for i in 0 1 2 3; do
+    picture "testsrc2=s=96x64:r=1:d=1,hue=h=$((i * 60))" media/$i.png
+done
+picture 'color=black:s=96x64,drawbox=x=16:y=8:w=40:h=21:c=white:t=fill' media/box.png
+picture 'color=black:s=48x32,drawbox=x=24:y=0:w=24:h=32:c=white:t=fill' media/half.png
+picture 'color=white:s=64x64' media/square.png
+ffmpeg -v error -y -f lavfi -i "testsrc2=s=96x64:r=10:d=1" -c:v mpeg4 media/clip.mp4
+cat >media/list.jsonl <<'END'
+{"image": "0.png", "mask_file_path": "box.png", "prompt": "a red thing"}
+{"image": "1.png", "mask_file_path": "half.png", "prompt": "a blue thing"}
+{"image": "2.png", "mask_file_path": "box.png", "prompt": "a flat thing"}
+{"image": "3.png", "prompt": "a picture whose mask is drawn"}
+END
+need make_model m FluxFillPipeline flux-fill
+prep() { vprep --meta "media/$1" --out "$2" --image_sample_size 64 --model m "${@:3}"; }
+inpaint=(--train_mode inpaint)
+
+# ---- what is stored ----
+check prepared 0 prep list.jsonl a "${inpaint[@]}"
+stderr_has '4 encoded' && stderr_has ' 7 conditions encoded'
+check verified 0 vlat verify a
+check first 0 vlat show a 0
+stdout_has 'mask.*\[64,1,6,8\].*mean 0.1562' && stdout_has '"draws": \[\]'
+check last 0 vlat show a 3 && stdout_has '"purpose": *"mask"'
+check again 0 prep list.jsonl a "${inpaint[@]}" && stderr_has '0 encoded, 4 reused'
+stderr_has ' 0 conditions encoded'
+
+# ---- another mask encodes the masked picture, and no picture; the mask is also another row's ----
+sed '1s/box/half/' media/list.jsonl >media/other.jsonl
+check changed 0 prep other.jsonl a "${inpaint[@]}" && stderr_has '0 encoded, 4 reused' &&
+    stderr_has ' 1 conditions encoded'
+check back 0 prep list.jsonl a "${inpaint[@]}"
+
+# ---- masks that cannot be used ----
+cat >media/bad.jsonl <<'END'
+{"image": "0.png", "mask_file_path": "box.png", "prompt": "good"}
+{"image": "1.png", "mask_file_path": "square.png", "prompt": "another shape"}
+{"image": "2.png", "mask_file_path": "gone.png", "prompt": "gone"}
+{"image": "3.png", "mask_file_path": "clip.mp4", "prompt": "a clip"}
+END
+check skipped 3 prep bad.jsonl b "${inpaint[@]}" --allow_missing && stderr_has '1 encoded'
+holds b/errors.jsonl '"row":2.*mask_file_path square.png: 64x64, but the source is 96x64: a mask covers'
+holds b/errors.jsonl '"row":3.*mask_file_path.*gone.png'
+holds b/errors.jsonl '"row":4.*clip.mp4: 10 frames: a mask is a picture'
+echo '{"prompt": "a", "height": 64, "width": 96}' >media/prompts.jsonl
+check prompts 2 prep list.jsonl p "${inpaint[@]}" --validation_prompts media/prompts.jsonl
+stderr_has 'a sample of FLUX.1 Fill needs a picture with a mask'
+
+# ---- training; captions are sampled beside their own pictures and masks ----
+train() {
+    vtrain --latents "$1" --model m --output_dir "$2" --train_batch_size 2 --seed 5 --threads 1 \
+        --workers 1 "${@:3}"
+}
+lora=(--training_type lora --rank 2)
+expect 0 'memory: peak' train a whole "${lora[@]}" --max_train_steps 6 --validation_steps 6
+output_lacks 'conditions are not used'
+expect 0 . train a cut "${lora[@]}" --max_train_steps 3
+expect 0 'resumes after step 3' train a cut "${lora[@]}" --max_train_steps 6 \
+    --resume_from_checkpoint latest
+same_end whole/checkpoint-6 cut/checkpoint-6 || wrong "a resumed run has other values"
+expect 0 . train a full --training_type full-finetune --max_train_steps 2 --gradient_checkpointing
+[ -s whole/validation/step-6/000.safetensors ] || wrong 'no sample'
+expect 0 decoded vdecode whole --model m --format png
+
+# ---- the mask changes the loss ----
+losses() { sed 's/.*"loss":\([^,]*\),.*/\1/' "$1/metrics.jsonl"; }
+need prep other.jsonl other "${inpaint[@]}"
+expect 0 . train other other-run "${lora[@]}" --max_train_steps 6
+cmp -s <(losses whole) <(losses other-run) && wrong 'another mask changes no loss'
+
+# ---- a dataset without masks, and stored prompts ----
+need prep list.jsonl plain --train_mode normal --validation_prompts media/prompts.jsonl
+expect 1 'inpaint' train plain plain-run "${lora[@]}" --max_train_steps 1
