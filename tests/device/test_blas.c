@@ -289,7 +289,8 @@ static void test_bias(void **state)
     }
 }
 
-/* GELU with a bias falls back to a product with a bias, which falls back to a product. */
+/* A refused GELU with a bias is reported, and the ops that cuda.c runs in its place fall back from a
+ * product with a bias to a product. */
 static void test_gelu_without_epilogues(void **state)
 {
     vt_dev d = { .compute = VC_BF16 };
@@ -302,7 +303,9 @@ static void test_gelu_without_epilogues(void **state)
     fill(&x, VC_BF16, M, K), fill(&w, VC_BF16, N, K), fill(&y, VC_BF16, M, N);
     fill(&b, VC_F32, 1, N);
     vt_tensor bias = { .dtype = VC_F32, .nd = 1, .dim = { N }, .stride = { 1 }, .data = b.data };
-    cuda_matmul_gelu(&d, &y, NULL, &x, &w, true, &bias, 1, 0);
+    assert_false(cuda_fused_gelu(&d, &y, NULL, &x, &w, true, &bias, 1, 0));
+    assert_int_equal(products, 0);
+    vt_gelu_after(&vt_cuda, &d, &y, NULL, &x, &w, true, &bias, 1, 0);
     assert_int_equal(d.fault, 0);
     assert_int_equal(products, 1);
     assert_int_equal(gelus, 1);
@@ -329,9 +332,9 @@ static void test_dry(void **state)
     assert_int_equal(d.area_need[CUDA_RIGHT], N * K * 2);
     assert_int_equal(d.area_need[CUDA_BIAS], N * 2);
     assert_int_equal(d.area_need[CUDA_WORKSPACE], 32 << 20);
-    cuda_matmul_gelu(&d, &y, NULL, &x, &w, true, &b, 1, 0);
-    cuda_matmul_gelu_grad(&d, &dx, &y, &w, false, &x, 1, 0);
-    cuda_matmul_bias_grad(&d, &dw, &db, &y, &x, 0);
+    assert_true(cuda_fused_gelu(&d, &y, NULL, &x, &w, true, &b, 1, 0));
+    assert_true(cuda_fused_gelu_grad(&d, &dx, &y, &w, false, &x, 1, 0));
+    assert_true(cuda_fused_bias_grad(&d, &dw, &db, &y, &x, 0));
     assert_true(empty.empty);                  /* no gradient has been written */
     assert_int_equal(d.fault, 0);
     assert_int_equal(products, 0);
