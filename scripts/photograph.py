@@ -1,7 +1,8 @@
 """Photographs the pages that scripts/page_pictures has made, in Chromium without a window.
 
     photograph.py VLAT PAGES TO      PAGES has report.html, compare.html, browse.html, pairs.html,
-                                     and runs in runs/; TO gets one PNG for each picture"""
+                                     references.html, and runs in runs/; TO gets one PNG for each
+                                     picture"""
 import os
 import subprocess
 import sys
@@ -73,6 +74,8 @@ def dataset_pages(camera):
     camera.find("#pair input")[0].click()
     WebDriverWait(camera.d, 60).until(lambda d: camera.find(".twins"))
     camera.save("pairs")
+    camera.open("references.html")
+    camera.save("references")
 
 
 def served_page(camera, vlat):
