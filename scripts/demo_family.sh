@@ -1,17 +1,37 @@
 # demo_family.sh - scripts/demo --family, which sources this file: the whole path of a family with a
-# toy of random weights. Three stills become latents and prompts' states by the toy's encoders, a
-# LoRA of its transformer is trained on them, and its samples become pictures, which random weights
-# make noise of. With the hub's folder in place of the toy the commands are the same.
+# toy of random weights. Three stills, or two clips and a still of a family of videos, become
+# latents and prompts' states by the toy's encoders, a LoRA of its transformer is trained on them,
+# and its samples become pictures, which random weights make noise of. With the hub's folder in
+# place of the toy the commands are the same.
 model=$out/$family-toy set=$out/$family.lmdb run=$out/$family-run
 
 if [ ! -f "$model/model_index.json" ]; then
     echo "demo: making a toy of $family in $model"
     "${PYTHON:-python3}" "$here/scripts/random_model.py" "$model" --size "$family-toy" \
-        --parts transformer,vae,text_encoder,tokenizer,processor,scheduler || {
+        --parts transformer,vae,text_encoder,connectors,tokenizer,processor,scheduler || {
         echo "demo: scripts/random_model.py failed: PYTHON names a Python that has torch," \
             "diffusers, transformers, numpy and safetensors" >&2
         exit 1
     }
+fi
+# A family of videos is trained on clips, and its picture is a clip.
+frames=() length='' format=(--format png)
+if [ "$family" = ltx-2 ]; then
+    frames=(--video_sample_size 256 --video_sample_n_frames 17 --video_sample_stride 1)
+    length='"num_frames": 17, ' format=()
+    if [ -z "$meta" ]; then
+        meta=$out/clips
+        mkdir -p "$meta"
+        clip "$meta/blue-disc.mkv" 320x256 24 1 \
+            "$(shape 40 90 230 230 220 170 'W*(0.2+0.6*T)' H/2 disc)" -c:v ffv1
+        clip "$meta/pink-square.mkv" 256x320 24 1 \
+            "$(shape 230 90 160 30 60 40 W/2 'H*(0.8-0.6*T)' square)" -c:v ffv1
+        still "$meta/lime-ring.png" 256x384 "$(shape 150 240 30 60 30 20 W/2 H/2 ring)" \
+            -pix_fmt rgb24
+        echo "A blue disc moves to the right." >"$meta/blue-disc.txt"
+        echo "A pink square rises." >"$meta/pink-square.txt"
+        echo "A lime ring on a brown ground." >"$meta/lime-ring.txt"
+    fi
 fi
 if [ -z "$meta" ]; then
     meta=$out/stills
@@ -37,12 +57,13 @@ if [ "$family" = qwen-edit ] && [ "$meta" = "$out/stills" ]; then
     edit='"edit_image": "before/lime-ring.png", '
 fi
 cat >"$out/$family-prompts.json" <<JSON
-[{"prompt": "A violet disc on a brown ground.", $edit"height": 256, "width": 256, "seed": 1}]
+[{"prompt": "A violet disc on a brown ground.", $edit$length"height": 256, "width": 256, "seed": 1}]
 JSON
 
 echo "demo: phase 1, vprep: $meta -> $set"
 "$build/vprep" --meta "$meta" --model "$model" --out "$set" --overwrite --image_sample_size 256 \
-    --validation_prompts "$out/$family-prompts.json" ${pairs[@]+"${pairs[@]}"}
+    --validation_prompts "$out/$family-prompts.json" ${frames[@]+"${frames[@]}"} \
+    ${pairs[@]+"${pairs[@]}"}
 
 echo "demo: phase 2, vtrain: $set -> $run"
 rm -rf "$run"
@@ -51,7 +72,7 @@ rm -rf "$run"
     --num_inference_steps 8 "${extra[@]}"
 
 echo "demo: pictures, vdecode"
-"$build/vdecode" "$run" --model "$model" --format png --sheet
+"$build/vdecode" "$run" --model "$model" ${format[@]+"${format[@]}"} --sheet
 
 last=$(find "$run/validation" -maxdepth 1 -name 'step-*' | sort -V | tail -n 1)
 lora=$(find "$run" -name pytorch_lora_weights.safetensors | sort -V | tail -n 1)

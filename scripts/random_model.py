@@ -5,19 +5,21 @@
                                     [--parts transformer,vae,text_encoder,tokenizer,processor,..]
                                     [--tokenizer FILE] [--dtype bf16] [--sparse]
 
-OUT has all parts, as vprep and vtrain read them, unless --parts names fewer. SIZE is of CogVideoX 2b (the default), 5b, 5b-i2v, 1.5, 1.5-i2v; of HunyuanVideo hunyuan,
-hunyuan-i2v, hunyuan-i2v-33 (latent_concat), skyreels-i2v; of LTX-Video ltx-2b, ltx-13b; of Wan 2.1
-wan-1.3b, wan-14b; of FLUX.1 flux-dev, flux-schnell; of FLUX.2 flux2-klein-4b,
-flux2-klein-9b, flux2-dev; qwen is Qwen-Image, z-image is Z-Image; qwen-edit-toy is
-Qwen-Image-Edit's (Plus) with its processor; z-image-toy, flux2-toy, flux2-dev-toy and qwen-edit-toy
-are as small as a demonstration needs. Names and shapes are those
-of diffusers and transformers (instantiated without memory), values are uniform with a spread that
-keeps activations near 1. Large parts are sharded at 5 GB as the hub has them, and a piece of a
-tensor is in memory at a time. T5-XXL in bf16 takes 9.5 GB, LLaMA-3-8B 15 GB, the transformers of
-FLUX.2 klein 7.8 and 18.2 GB, Z-Image 12.3 GB, of FLUX.1 23.8 GB, HunyuanVideo 25.6 GB, Wan 14B
-28.6 GB, Qwen-Image 40.9 GB and FLUX.2-dev 64.4 GB and 47 GB for its text: delete OUT afterwards.
-With --sparse all values are zeros that take no space on the disk, for vtrain --dry_run. The
-tokenizer is --tokenizer (spiece.model, or LLaMA's tokenizer.json), else a tiny one.
+OUT has all parts, as vprep and vtrain read them, unless --parts names fewer. SIZE is of CogVideoX
+2b (the default), 5b, 5b-i2v, 1.5, 1.5-i2v; of HunyuanVideo hunyuan, hunyuan-i2v, hunyuan-i2v-33
+(latent_concat), skyreels-i2v; of LTX-Video ltx-2b, ltx-13b; of LTX-2 ltx-2.0, ltx-2.3 (without the
+autoencoder of sound and the vocoder); of Wan 2.1 wan-1.3b, wan-14b; of FLUX.1 flux-dev,
+flux-schnell; of FLUX.2 flux2-klein-4b, flux2-klein-9b, flux2-dev; qwen is Qwen-Image, z-image is
+Z-Image; qwen-edit-toy is Qwen-Image-Edit's (Plus) with its processor; ltx-2-toy, z-image-toy,
+flux2-toy, flux2-dev-toy and qwen-edit-toy are as small as a demonstration needs. Names and shapes
+are those of diffusers and transformers (instantiated without memory), values are uniform with a
+spread that keeps activations near 1. Large parts are sharded at 5 GB as the hub has them, and a
+piece of a tensor is in memory at a time. T5-XXL in bf16 takes 9.5 GB, LLaMA-3-8B 15 GB, the
+transformers of FLUX.2 klein 7.8 and 18.2 GB, Z-Image 12.3 GB, of FLUX.1 23.8 GB, HunyuanVideo 25.6
+GB, Wan 14B 28.6 GB, LTX-2 38 GB (its Gemma 3 another 23.5 GB), Qwen-Image 40.9 GB and FLUX.2-dev
+64.4 GB and 47 GB for its text: delete OUT afterwards. With --sparse all values are zeros that take
+no space on the disk, for vtrain --dry_run. The tokenizer is --tokenizer (spiece.model, or LLaMA's
+tokenizer.json), else a tiny one.
 """
 import argparse
 import copy
@@ -33,6 +35,10 @@ SHARD = 5 * 10**9
 PIECE = 1 << 24
 TYPES = {"bf16": "BF16", "f16": "F16", "f32": "F32"}
 ROPE = dict(use_rotary_positional_embeddings=True)
+SOUND_TOY = dict(audio_in_channels=4, audio_out_channels=4, audio_num_attention_heads=2,
+                 audio_attention_head_dim=8, audio_cross_attention_dim=16)
+LTX23 = dict(rope_type="split", gated_attn=True, cross_attn_mod=True, audio_gated_attn=True,
+             audio_cross_attn_mod=True, use_prompt_embeddings=False, perturbed_attn=True)
 TIMED = dict(patch_size_t=2, sample_height=300, sample_width=300, sample_frames=81)
 
 # size: (family, config of the transformer)
@@ -61,6 +67,12 @@ SIZES = {
     "ltx-2b": ("ltx-video", dict(num_layers=28)),
     "ltx-13b": ("ltx-video", dict(num_layers=48, attention_head_dim=128,
                                   cross_attention_dim=4096)),
+    "ltx-2.0": ("ltx-2.0", dict(num_layers=48, rope_type="split")),
+    "ltx-2.3": ("ltx-2.3", dict(num_layers=48, **LTX23)),
+    "ltx-2-toy": ("ltx-2-toy", dict(num_layers=2, in_channels=16, out_channels=16,
+                                    num_attention_heads=3, attention_head_dim=32,
+                                    cross_attention_dim=96, caption_channels=64, **LTX23,
+                                    **SOUND_TOY)),
     "flux-dev": ("flux", dict(num_layers=19, num_single_layers=38, guidance_embeds=True)),
     "flux-schnell": ("flux", dict(num_layers=19, num_single_layers=38)),
     "z-image": ("z-image", dict(n_layers=30)),
@@ -121,6 +133,19 @@ MISTRAL3 = ("Mistral3ForConditionalGeneration", dict(
 MISTRAL3_TOY = ("Mistral3ForConditionalGeneration", dict(MISTRAL3[1], text_config=dict(
     MISTRAL3[1]["text_config"], hidden_size=64, intermediate_size=128, num_attention_heads=4,
     num_key_value_heads=2, num_hidden_layers=30, head_dim=16, vocab_size=512)))
+GEMMA3 = ("Gemma3ForConditionalGeneration", dict(
+    text_config=dict(hidden_size=3840, intermediate_size=15360, num_attention_heads=16,
+                     num_key_value_heads=8, num_hidden_layers=48, head_dim=256, vocab_size=262208,
+                     query_pre_attn_scalar=256, sliding_window=1024, rope_parameters=dict(
+                         sliding_attention=dict(rope_type="default", rope_theta=1e4),
+                         full_attention=dict(rope_type="linear", factor=8.0, rope_theta=1e6))),
+    vision_config=dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+                       num_attention_heads=2, image_size=28, patch_size=14),
+    mm_tokens_per_image=4))
+GEMMA3_TOY = ("Gemma3ForConditionalGeneration", dict(GEMMA3[1], text_config=dict(
+    GEMMA3[1]["text_config"], hidden_size=64, intermediate_size=128, num_attention_heads=4,
+    num_key_value_heads=2, num_hidden_layers=6, head_dim=16, query_pre_attn_scalar=16,
+    vocab_size=512), image_token_index=509, boi_token_index=510, eoi_token_index=511))
 CLIP = ("CLIPTextModel", dict(hidden_size=768, intermediate_size=3072, num_attention_heads=12,
                               num_hidden_layers=12, vocab_size=49408, projection_dim=768))
 
@@ -220,6 +245,38 @@ FAMILIES["qwen-edit-toy"] = dict(
     FAMILIES["qwen-image"], pipeline=lambda size: "QwenImageEditPlusPipeline",
     vae_config=lambda size: dict(base_dim=8, z_dim=16, dim_mult=[1, 1, 1, 1], num_res_blocks=1),
     text={"text_encoder": QWEN_TOY}, tokenizer_golden="qwen-edit-text", processor="Qwen2VLProcessor")
+LTX2_VAE = dict(decoder_causal=False, spatial_compression_ratio=32, temporal_compression_ratio=8)
+LTX23_VAE = dict(
+    LTX2_VAE, block_out_channels=(256, 512, 1024, 1024), layers_per_block=(4, 6, 4, 2, 2),
+    decoder_block_out_channels=(256, 512, 512, 1024), decoder_layers_per_block=(4, 6, 4, 2, 2),
+    decoder_spatio_temporal_scaling=(True,) * 4, decoder_inject_noise=(False,) * 5,
+    upsample_type=("spatiotemporal", "spatiotemporal", "temporal", "spatial"),
+    upsample_residual=(False,) * 4, upsample_factor=(2, 2, 1, 2),
+    decoder_spatial_padding_mode="zeros")
+CONNECTORS23 = dict(
+    rope_type="split", per_modality_projections=True, proj_bias=True, video_gated_attn=True,
+    audio_gated_attn=True, video_connector_num_attention_heads=32, video_connector_num_layers=8,
+    audio_connector_num_attention_heads=32, audio_connector_attention_head_dim=64,
+    audio_connector_num_layers=8)
+FAMILIES["ltx-2.0"] = dict(
+    FAMILIES["ltx-video"], pipeline=lambda size: "LTX2Pipeline",
+    transformer="LTX2VideoTransformer3DModel", vae="AutoencoderKLLTX2Video",
+    vae_config=lambda size: LTX2_VAE, text={"text_encoder": GEMMA3},
+    tokenizer={"tokenizer": "GemmaTokenizerFast"}, tokenizer_golden="ltx2-text",
+    connectors=dict(rope_type="split"))
+FAMILIES["ltx-2.3"] = dict(FAMILIES["ltx-2.0"], vae_config=lambda size: LTX23_VAE,
+                           connectors=CONNECTORS23)
+FAMILIES["ltx-2-toy"] = dict(
+    FAMILIES["ltx-2.3"], text={"text_encoder": GEMMA3_TOY},
+    vae_config=lambda size: dict(
+        LTX23_VAE, block_out_channels=(8, 16, 32, 32), layers_per_block=(1,) * 5,
+        decoder_block_out_channels=(8, 16, 16, 32), decoder_layers_per_block=(1,) * 5,
+        latent_channels=16),
+    connectors=dict(
+        CONNECTORS23, caption_channels=64, video_hidden_dim=96, audio_hidden_dim=16,
+        video_connector_num_attention_heads=3, video_connector_attention_head_dim=32,
+        video_connector_num_layers=2, audio_connector_num_attention_heads=2,
+        audio_connector_attention_head_dim=8, audio_connector_num_layers=1))
 FAMILIES["flux2"] = dict(
     pipeline=lambda size: "Flux2KleinPipeline",
     transformer="Flux2Transformer2DModel", layers=["num_layers", "num_single_layers"],
@@ -299,6 +356,8 @@ def write_weights(folder, stem, module, dtype, rng):
                if v.is_floating_point()]
     if any(k == "shared.weight" for k, _ in tensors):
         tensors = [t for t in tensors if t[0] != "encoder.embed_tokens.weight"]
+    if getattr(module.config, "tie_word_embeddings", False):
+        tensors = [t for t in tensors if t[0] != "lm_head.weight"]
     size = {"bf16": 2, "f16": 2, "f32": 4}[dtype]
     shards, room = [[]], SHARD
     for name, shape in tensors:
@@ -360,6 +419,17 @@ def text_encoder(out, a, rng):
     return write_weights(out, "model", m, a.dtype, rng)
 
 
+def connectors(out, a, rng):
+    """LTX-2's, which read the states of all layers of the text encoder."""
+    from diffusers.pipelines.ltx2.connectors import LTX2TextConnectors
+    f = FAMILIES[SIZES[a.size][0]]
+    layers = a.text_layers or f["text"]["text_encoder"][1]["text_config"]["num_hidden_layers"]
+    with torch.device("meta"):
+        m = LTX2TextConnectors(**f["connectors"], text_proj_in_factor=layers + 1)
+    m.save_config(out)
+    return write_weights(out, "diffusion_pytorch_model", m, a.dtype, rng)
+
+
 def golden_meta(name):
     """The metadata of a golden."""
     from safetensors import safe_open
@@ -410,12 +480,13 @@ def scheduler(out, a, rng):
     return 0
 
 
-PARTS = {f.__name__: f for f in (transformer, vae, text_encoder, tokenizer, processor, scheduler)}
+PARTS = {f.__name__: f for f in (transformer, vae, text_encoder, connectors, tokenizer, processor,
+                                 scheduler)}
 
 
 def folders(f, part):
     """The folders of a part: one, none, or one for each text encoder."""
-    if part == "processor":
+    if part in ("connectors", "processor"):
         return [part] if part in f else []
     return list(f[{"text_encoder": "text"}.get(part, part)]
                 if part in ("text_encoder", "tokenizer") else [part])
@@ -428,6 +499,7 @@ def index_of(size):
             "scheduler": ["diffusers", f["scheduler"](size)],
             **{slot: ["transformers", text[0]] for slot, text in f["text"].items()},
             **{slot: ["transformers", kind] for slot, kind in f["tokenizer"].items()},
+            **({"connectors": ["ltx2", "LTX2TextConnectors"]} if "connectors" in f else {}),
             **({"processor": ["transformers", f["processor"]]} if "processor" in f else {})}
 
 
