@@ -66,6 +66,12 @@ for name in patchify_proj prompt_adaln_single.linear transformer_blocks.1.attn2.
         wrong "lora_comfyui lacks $name"
 done
 
+for file in lora_comfyui lora_kohya; do        # both are read again
+    expect 0 . train 23 set23 again-$file "${lora[@]}" --max_train_steps 1 \
+        --target_name to_q,proj_in,prompt_adaln.linear \
+        --lora_checkpoint names/checkpoint-1/$file.safetensors
+done
+
 # ---- the versions' latents and features are never mixed ----
 expect 1 'm23/vae: other weights .* than set20 was made with' train 23 set20 none "${lora[@]}" --max_train_steps 1
 absent none
