@@ -101,7 +101,8 @@ static const vc_peer_row rows[] = {
          "datasets.control_path_3", "control_directory"),
     REFUSED("datasets.control_path_* datasets.control_from_same_folder "
             "datasets.controls datasets.control_transparent_color", EDIT),
-    REFUSED("datasets.do_audio datasets.audio_normalize datasets.audio_preserve_pitch",
+    MAP("datasets.do_audio", "false>", "no sound is read or trained: leave it out"),
+    REFUSED("datasets.audio_normalize datasets.audio_preserve_pitch",
             "no sound is trained"),
     NOTE("datasets.cache_* datasets.load_image_when_caching_latents datasets.num_workers "
          "datasets.prefetch_factor datasets.replay_transforms datasets.guidance_type "
@@ -199,7 +200,7 @@ static const vc_peer_row rows[] = {
         "qwen_image>|qwen_image:*>|qwen_image_edit>|qwen_image_edit:*>|"
         "qwen_image_edit_plus>|qwen_image_edit_plus:*>|zimage>|zimage:*>|wan21>|wan21:*>|"
         "wan21_i2v>train_mode=i2v|wan21_i2v:*>train_mode=i2v|wan22_5b>|wan22_5b:*>|"
-        "wan22_14b>|wan22_14b:*>|"
+        "wan22_14b>|wan22_14b:*>|ltx2>|ltx2:*>|ltx2.3>|ltx2.3:*>|"
         "wan22_14b_i2v>train_mode=i2v|wan22_14b_i2v:*>train_mode=i2v", FAMILIES),
     MAP("model.is_flux", "true>|false>", ""),
     KIND("model.is_v2", "false>", "Stable Diffusion 2 is " FAMILIES),
