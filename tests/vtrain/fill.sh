@@ -81,3 +81,11 @@ cmp -s <(losses whole) <(losses other-run) && wrong 'another mask changes no los
 # ---- a dataset without masks, and stored prompts ----
 need prep list.jsonl plain --train_mode normal --validation_prompts media/prompts.jsonl
 expect 1 'inpaint' train plain plain-run "${lora[@]}" --max_train_steps 1
+
+# ---- models of clips: the mask holds for all frames ----
+ffmpeg -v error -y -f lavfi -i "testsrc2=s=96x64:r=24:d=2" -c:v mpeg4 media/long.mp4
+echo '{"video": "long.mp4", "mask_file_path": "box.png", "prompt": "a clip"}' >media/clips.jsonl
+check clips 0 vprep --meta media/clips.jsonl --out clips "${inpaint[@]}" --video_sample_size 64 \
+    --video_sample_n_frames 9
+stderr_has '2 conditions encoded'
+check 'a clip' 0 vlat show clips 0 && stdout_has 'mask f16 \[1,3,6,8\].*mean 0.8333'

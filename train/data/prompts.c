@@ -345,8 +345,8 @@ static int read_stored(const vtrain_data *d, const cJSON *o, vtrain_prompt *p, v
     for (int i = 0; i < VC_ROLES && d->needs_mask; i++)
         if (d->roles & 1u << i && !p->cond[i])
             return vc_fail(err, VC_EMISMATCH, "it has no %s, which each sample of this model "
-                           "needs: give a dataset without prompts, whose captions are sampled beside "
-                           "their own pictures and masks, or no --validation_steps and "
+                           "needs: give a dataset without prompts, whose captions are sampled "
+                           "beside their own pictures and masks, or no --validation_steps and "
                            "--validation_epochs", vc_roles[i].what);
     return load_texts(d, 0, pos, neg, segments, each, p, err);
 }
