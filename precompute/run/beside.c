@@ -75,8 +75,22 @@ static uint64_t count(const vprep *p, bool by_time, int64_t *row, vf_beside *whi
     return n;
 }
 
+/* Warns of masks that the mode does not read. */
+static void say_masks(const vprep *p)
+{
+    uint64_t n = 0;
+    char t[32];
+
+    for (int64_t i = 0; i < p->list.meta.n && p->c.train_mode != PREP_INPAINT; i++)
+        n += p->list.meta.rows[i].beside[VF_MASK].path != NULL;
+    if (n)
+        vc_warn(p->progress, "%s rows have a %s, which --train_mode inpaint alone reads",
+                vc_human_count(t, n), vf_beside_columns[VF_MASK]);
+}
+
 void prep_beside_say(const vprep *p)
 {
+    say_masks(p);
     int64_t row = 0;
     vf_beside which = 0;
     char t[32];

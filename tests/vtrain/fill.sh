@@ -79,7 +79,8 @@ expect 0 . train other other-run "${lora[@]}" --max_train_steps 6
 cmp -s <(losses whole) <(losses other-run) && wrong 'another mask changes no loss'
 
 # ---- a dataset without masks, and stored prompts ----
-need prep list.jsonl plain --train_mode normal --validation_prompts media/prompts.jsonl
+check plain 0 prep list.jsonl plain --train_mode normal --validation_prompts media/prompts.jsonl
+stderr_has '3 rows have a mask_file_path, which --train_mode inpaint alone reads'
 expect 1 'inpaint' train plain plain-run "${lora[@]}" --max_train_steps 1
 
 # ---- models of clips: the mask holds for all frames ----
