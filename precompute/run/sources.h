@@ -75,7 +75,7 @@ const prep_beside *prep_beside_of(const vprep_source *s, vf_beside which);
 /* The frame of a file beside the row's own that belongs to frame i of the source. */
 int64_t prep_beside_frame(const vprep_source *s, vf_beside which, int64_t i);
 /* Says how many clips are taken by time, and warns of those that are not although their rate
- * differs. */
+ * differs, and of masks that the mode does not read. */
 void prep_beside_say(const vprep *p);
 
 /* ---- sources that the system does not give: missing or unreadable files ----
