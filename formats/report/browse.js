@@ -298,7 +298,8 @@ function playing(set, r) {
   box.style.aspectRatio = `${w} / ${h}`;
   box.style.width = `min(${w}px, 24rem * ${w / h})`;
   video.onerror = () => box.replaceChildren(el('p', { className: 'muted' },
-    'The clip does not play here: its file is elsewhere, or the browser does not know its format.'));
+    'The clip does not play here: its file is elsewhere, or the browser does not know its ' +
+    'format.'));
   return [box];
 }
 

@@ -1,6 +1,6 @@
-/* The clips and pictures of samples on the page of vlat report --browse: the sources themselves, which
- * a disk gives by their paths and a server by the samples' keys. What is elsewhere, or in a format
- * that the browser does not know, is told in words. */
+/* The clips and pictures of samples on the page of vlat report --browse: the sources themselves,
+ * which a disk gives by their paths and a server by the samples' keys. What is elsewhere, or in a
+ * format that the browser does not know, is told in words. */
 
 /* The address of a source, or of what a role of the sample names, by its path. */
 function addressOf(set, r, path, role) {
@@ -43,7 +43,10 @@ function playOver(set, r, card, over) {
 /* ---- inputs ---- */
 
 /* Columns of a row that name what the sample is made from, and what the page calls it. */
-const INPUTS = { control_file_path: ['control', 'control'], input_image: ['image', 'first picture'] };
+const INPUTS = {
+  control_file_path: ['control', 'control'],
+  input_image: ['image', 'first picture'],
+};
 const CLIP = /\.(mp4|m4v|mov|webm)$/i;
 
 /* What a sample is made from, {role, name, path, size: [h, w], target: [h, w]}: its reference

@@ -241,8 +241,8 @@ void vf_html_fact(vf_html *h, const char *name, const char *fmt, ...)
 void vf_html_all_steps(vf_html *h)
 {
     html_end_block(h);
-    vc_buf_str(&h->body, "<div class=\"controls still\"><label>All prompts at <input type=\"range\" "
-               "id=\"all-steps\" disabled></label><output></output></div>\n");
+    vc_buf_str(&h->body, "<div class=\"controls still\"><label>All prompts at "
+               "<input type=\"range\" id=\"all-steps\" disabled></label><output></output></div>\n");
 }
 
 void vf_html_steps(vf_html *h, const char *heading)

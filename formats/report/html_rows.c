@@ -1,4 +1,5 @@
-/* html_rows.c - the markup of pictures and of rows of one thing's pictures by step; see html_parts.h
+/* html_rows.c - the markup of pictures and of rows of one thing's pictures by step; see
+ * html_parts.h
  *
  * A row with two pictures or more has a box in front, as large as the first picture, in which
  * page.js lays two steps over each other. */

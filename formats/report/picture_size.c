@@ -77,8 +77,8 @@ static vf_picture_size track_size(source *s, int64_t end)
     return turned ? size_of(h, w) : size_of(w, h);
 }
 
-/* Looks for a track's size in the boxes from `at` to `end`, which stand in `depth` others: moov holds
- * trak, which holds tkhd. */
+/* Looks for a track's size in the boxes from `at` to `end`, which stand in `depth` others: moov
+ * holds trak, which holds tkhd. */
 static vf_picture_size boxes_size(source *s, int64_t at, int64_t end, int depth)
 {
     uint8_t b[16];

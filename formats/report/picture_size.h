@@ -1,9 +1,9 @@
 /* picture_size.h - the size in pixels at which a browser shows a PNG, JPEG or MP4 file, read from
  * the file's headers, so that a page can leave room for the picture before it is loaded.
  *
- * A clip's size is that of its first track that has one, turned as the track's matrix says. A JPEG's
- * Exif orientation is not read. The files may be damaged or hostile: reading ends after a bounded
- * number of parts. */
+ * A clip's size is that of its first track that has one, turned as the track's matrix says. A
+ * JPEG's Exif orientation is not read. The files may be damaged or hostile: reading ends after a
+ * bounded number of parts. */
 #ifndef FORMATS_REPORT_PICTURE_SIZE_H
 #define FORMATS_REPORT_PICTURE_SIZE_H
 

@@ -22,7 +22,7 @@ from selenium.webdriver.support.ui import Select, WebDriverWait
 from steady import Steady
 
 faults = []
-PATIENCE = 120                         # seconds for what comes at once on a machine that is not busy
+PATIENCE = 120                        # seconds for what comes at once on a machine that is not busy
 
 
 def holds(true, what):
@@ -68,8 +68,11 @@ class Page:
     def drawn(self, chart=0):
         """A number that differs if the drawing of a chart does."""
         return self.run("""const c = document.querySelectorAll('.chart.live')[arguments[0]]
-            .querySelector('canvas'), p = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
-            let h = 0; for (let i = 0; i < p.length; i++) h = (h * 31 + p[i]) | 0; return h""", chart)
+            .querySelector('canvas');
+            const p = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+            let h = 0;
+            for (let i = 0; i < p.length; i++) h = (h * 31 + p[i]) | 0;
+            return h""", chart)
 
     def labels(self, axis, chart=0):
         return self.run("""return [...document.querySelectorAll('.chart.live')[arguments[1]]
@@ -128,8 +131,9 @@ def keys(page):
     chart.send_keys("0")
     holds(page.labels("x") == before, "0 does not show all")
     names = page.run("""return [...document.querySelectorAll('input, select, button, [tabindex]')]
-        .filter(e => e.offsetParent && !(e.labels && e.labels.length) && !e.getAttribute('aria-label') &&
-                     !e.getAttribute('title') && !e.textContent.trim()).map(e => e.outerHTML)""")
+        .filter(e => e.offsetParent && !(e.labels && e.labels.length) &&
+                     !e.getAttribute('aria-label') && !e.getAttribute('title') &&
+                     !e.textContent.trim()).map(e => e.outerHTML)""")
     holds(not names, f"controls without a name: {names}")
 
 
@@ -189,7 +193,8 @@ def usable(page, name):
     bad = [n["role"]["value"] for n in nodes if not n["ignored"] and
            n["role"]["value"] in NAMED and not n.get("name", {}).get("value", "").strip()]
     holds(not bad, f"{name}: without a name: {bad}")
-    reached = page.run("""return [...document.querySelectorAll('button, input, select, textarea, a[href], summary')]
+    reached = page.run("""return [...document.querySelectorAll(
+        'button, input, select, textarea, a[href], summary')]
         .filter(e => e.checkVisibility() && !e.disabled && e.tabIndex < 0).map(e => e.outerHTML)""")
     holds(not reached, f"{name}: keys do not reach {reached}")
 
@@ -201,19 +206,22 @@ def pairs(driver, folder):
     page.settled()
     page.first("#pair input").click()
     page.settled()
-    until(lambda: len(page.all(".twins")) == 4, f"there are {len(page.all('.twins'))} pairs, expected 4")
+    until(lambda: len(page.all(".twins")) == 4,
+          f"there are {len(page.all('.twins'))} pairs, expected 4")
     names = page.run("""return [...document.querySelectorAll('.twins')].map(
         t => [...t.querySelectorAll('strong')].map(e => e.textContent))""")
     holds(all(len(n) == 2 and n[0] == n[1] for n in names), f"the pairs are {names}")
     boxes = page.run("""return [...document.querySelectorAll('.twins')].map(
-        t => [...t.querySelectorAll('.card')].map(e => [e.getBoundingClientRect().top, e.getBoundingClientRect().left]))""")
+        t => [...t.querySelectorAll('.card')].map(e => e.getBoundingClientRect()).map(
+            b => [b.top, b.left]))""")
     holds(all(a[0] == b[0] and a[1] < b[1] for a, b in boxes), f"the pairs stand at {boxes}")
     page.first(".twins .card").click()
     until(lambda: len(page.all("dialog .views > section")) == 2, "the dialog does not show both")
     page.d.switch_to.active_element.send_keys(Keys.ESCAPE)
     box = page.first("#find input")
     box.send_keys("clip 3#", Keys.ENTER)
-    until(lambda: page.run("return [...document.querySelectorAll('.twins strong')].map(e => e.textContent[5]).join('')") == "33",
+    until(lambda: page.run("""return [...document.querySelectorAll('.twins strong')]
+        .map(e => e.textContent[5]).join('')""") == "33",
           "a search does not show the pair of clip 3")
     page.settled()
     page.d.refresh()
@@ -244,8 +252,10 @@ def pictures(page):
           f"beside the samples stand {[e.text for e in inputs]}")
     holds(page.run("const box = q => document.querySelector(q).getBoundingClientRect();"
                    "return box('.inputs').right <= box('.pair').left &&"
-                   "box('.inputs').top < box('.pair').bottom"), "the inputs are not beside the samples")
-    holds(page.run("return document.querySelectorAll('[src=\"\"]').length") == 0, "an empty picture")
+                   "box('.inputs').top < box('.pair').bottom"),
+          "the inputs are not beside the samples")
+    holds(page.run("return document.querySelectorAll('[src=\"\"]').length") == 0,
+          "an empty picture")
 
 
 def narrow_and_dark(page):
@@ -290,7 +300,10 @@ def browse(page):
     box = page.first("#find input")
     box.send_keys("sings")
     page.run("""window.texts = 0; const given = window.vlt;
-        window.vlt = (name, value) => { window.texts += name.endsWith('s0'); given(name, value); }""")
+        window.vlt = (name, value) => {
+            window.texts += name.endsWith('s0');
+            given(name, value);
+        }""")
     box.send_keys(Keys.ENTER)
     WebDriverWait(page.d, PATIENCE).until(lambda d: "found" in page.first("#find output").text)
     page.settled()
@@ -365,10 +378,12 @@ def inputs(driver, address, scheme="file://"):
         boxes = page.run("""const box = e => e.getBoundingClientRect(), c = box(arguments[0]);
             const t = box(arguments[0].querySelector('.target'));
             return [...arguments[0].querySelectorAll('.inputs > *')].map(box).filter(
-                b => b.left < t.right || b.right > c.right || b.bottom > t.bottom + 1 || b.height < 20)""",
+                b => b.left < t.right || b.right > c.right || b.bottom > t.bottom + 1 ||
+                     b.height < 20)""",
                          cards[sample])
         holds(not boxes, f"inputs of sample {sample} stand at {boxes}")
-    holds("reference 2" in cards["63"].accessible_name, f"a card is named {cards['63'].accessible_name}")
+    holds("reference 2" in cards["63"].accessible_name,
+          f"a card is named {cards['63'].accessible_name}")
     ActionChains(page.d).move_to_element(cards["63"]).perform()
     until(lambda: page.run("return arguments[0].querySelector('.inputs video').currentTime > 0",
                            cards["63"]), "a control clip does not play under the pointer")
@@ -379,8 +394,9 @@ def inputs(driver, address, scheme="file://"):
     holds([t[:len(w)] for t, w in zip(texts, want)] == want and len(texts) == 4,
           f"the dialog has the inputs {texts}")
     holds("64×32, resized to 32×16" in texts[0], f"the dialog says {texts[:1]}")
-    until(lambda: page.run("""return [...document.querySelectorAll('dialog .clip > img, dialog .clip > video')]
-        .map(e => e.naturalWidth || e.videoWidth)""") == [64, 128, 192, 64], "the dialog lacks an input")
+    until(lambda: page.run("""return [...document.querySelectorAll(
+        'dialog .clip > img, dialog .clip > video')].map(e => e.naturalWidth || e.videoWidth)""") ==
+          [64, 128, 192, 64], "the dialog lacks an input")
     page.d.switch_to.active_element.send_keys(Keys.ESCAPE)
     page.errors()                      # of the picture that is elsewhere
 
@@ -426,7 +442,8 @@ def served(driver, folder):
     until(lambda: follows("follows its server"), "the page does not say that it follows")
     page.run("window.notLoadedAgain = true")
     plays(page, ".steps video")
-    inputs = page.run("return [...document.querySelectorAll('.inputs img')].map(e => e.naturalWidth)")
+    inputs = page.run("""return [...document.querySelectorAll('.inputs img')]
+        .map(e => e.naturalWidth)""")
     holds(inputs == [32, 32], f"the served inputs are {inputs} wide")
     usable(page, "the served page of a run")
     page.run("window.notLoadedAgain = true")
@@ -441,8 +458,8 @@ def served(driver, folder):
     holds(page.labels("x")[-1] == "400", f"x ends with {page.labels('x')[-1:]}")
     pair = [s.first_selected_option.text for s in map(Select, page.all(".pair select"))]
     holds(pair == ["step 0", "step 400"] * 2, f"the pairs show {pair}")
-    until(lambda: page.run("return [...document.querySelectorAll('.steps img')].pop().naturalWidth"),
-          "the new picture is not shown")
+    until(lambda: page.run("""return [...document.querySelectorAll('.steps img')].pop()
+        .naturalWidth"""), "the new picture is not shown")
     holds(page.run("return window.notLoadedAgain") and
           page.first(".controls:not(.still) input[type=range]").get_attribute("value") == "6",
           "the page was loaded again, or lost the smoothing")

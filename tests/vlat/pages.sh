@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The pages of runs in a browser, used as a reader uses them (pages.py): pointer, zoom, keys, sliders,
-# legends, a reload, a narrow window, dark colours, no script, many steps. Skipped in words without
-# Chromium's driver (scripts/setup --pages).
+# The pages of runs in a browser, used as a reader uses them (pages.py): pointer, zoom, keys,
+# sliders, legends, a reload, a narrow window, dark colours, no script, many steps. Skipped in words
+# without Chromium's driver (scripts/setup --pages).
 . "$(dirname "$0")/../lib/check.sh"
 
 # run DIR STEPS: a run of two buckets, whose loss falls, with pictures and a clip of two prompts
@@ -9,9 +9,9 @@ run()
 {
     mkdir -p "$1" && echo "seed: 42" >"$1/config.yaml"
     awk -v n="$2" 'BEGIN { for (i = 1; i <= n; i++)
-        printf "{\"step\":%d,\"epoch\":%g,\"loss\":%g,\"lr\":%g,\"grad_norm\":1,\"tokens_per_s\":100," \
-               "\"step_s\":36,\"data_wait_s\":0,\"peak_bytes\":1048576,\"bucket\":\"%s\"," \
-               "\"loss_levels\":[%s,%s]%s}\n", i, i / 10,
+        printf "{\"step\":%d,\"epoch\":%g,\"loss\":%g,\"lr\":%g,\"grad_norm\":1," \
+               "\"tokens_per_s\":100,\"step_s\":36,\"data_wait_s\":0," \
+               "\"peak_bytes\":1048576,\"bucket\":\"%s\",\"loss_levels\":[%s,%s]%s}\n", i, i / 10,
                1 + 200 / (i + 100) + (i % 7) / 10, 1e-4 * (1 - i / n), i % 2 ? "5x8x8" : "8x8",
                i % 2 ? "null,0.9" : "0.5,null", i % 2 ? "1.1,null" : "null,1.4",
                i % 10 ? "" : sprintf(",\"eval_loss\":%g,\"eval_levels\":[%g,1.5,1.2,0.9]",
@@ -24,7 +24,8 @@ run long 100000
 for step in 0 50 300; do
     dir=one/validation/step-$step
     mkdir -p "$dir"
-    ffmpeg -v error -f lavfi -i "color=c=$(printf 0x%02x60a0 $((step * 255 / 300))):s=32x16,format=rgb24" -frames:v 1 "$dir/000.png"
+    colour=$(printf 0x%02x60a0 $((step * 255 / 300)))
+    ffmpeg -v error -f lavfi -i "color=c=$colour:s=32x16,format=rgb24" -frames:v 1 "$dir/000.png"
     ffmpeg -v error -f lavfi -i "testsrc=s=32x16:r=8:d=1,format=yuv420p" "$dir/001.mp4"
     cp "$dir/000.png" "$dir/001.png"
     cp "$dir/000.png" "$dir/sheet.png"
@@ -34,7 +35,8 @@ mkdir one/validation/inputs                # what stands beside sample 0: a refe
 for role in reference_1 target; do
     cp one/validation/step-50/000.png one/validation/inputs/000-$role.png
 done
-cp one/validation/step-50/000.png one/validation/inputs/001-target.png     # without latents: of no prompt
+# without latents: of no prompt
+cp one/validation/step-50/000.png one/validation/inputs/001-target.png
 for page in one two long; do
     expect 0 '' vlat report "$page" --out "$page.html"
 done
@@ -61,7 +63,8 @@ expect 0 '' vlat report clips.lmdb others.lmdb --browse pairs.html
 # samples with reference pictures, one of which is elsewhere, and control clips
 mkdir inputs
 for i in 1 2 3; do
-    ffmpeg -v error -f lavfi -i "color=c=orange:s=$((64 * i))x32,format=rgb24" -frames:v 1 inputs/$i.png
+    ffmpeg -v error -f lavfi -i "color=c=orange:s=$((64 * i))x32,format=rgb24" -frames:v 1 \
+        inputs/$i.png
 done
 ffmpeg -v error -f lavfi -i "testsrc=s=64x48:r=8:d=1,format=yuv420p" inputs/control.mp4
 need browse_dataset edits.lmdb 68 "$PWD/inputs"

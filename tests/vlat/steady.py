@@ -18,7 +18,8 @@ from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 
 # A page is cut before these, at most CUTS times besides its scripts.
-PARTS = re.compile(rb"<(?=h1|h2|h3|p\b|p>|nav|table|tr|figure|div|svg|/figure|label|output|form|dialog)")
+PARTS = re.compile(rb"<(?=h1|h2|h3|p\b|p>|nav|table|tr|figure|div|svg|/figure|label|output|form|"
+                   rb"dialog)")
 SCRIPTS = re.compile(rb"<script>|</script>")
 CUTS, PATIENCE = 25, 300                         # PATIENCE: seconds for a page
 
