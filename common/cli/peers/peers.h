@@ -59,8 +59,8 @@ typedef struct vc_peer_file {
 
 /* peers.c; ended by NULL. A file is of the first peer whose signs it has. */
 extern const vc_peer_file *const vc_peer_files[];
-extern const vc_peer_file vc_aitoolkit_file, vc_fastvideo_file, vc_onetrainer_file,
-    vc_musubi_file, vc_sdscripts_data_file, vc_sdscripts_file;
+extern const vc_peer_file vc_aitoolkit_file, vc_fastvideo_file, vc_ltxtrainer_file,
+    vc_onetrainer_file, vc_musubi_file, vc_sdscripts_data_file, vc_sdscripts_file;
 
 #define FLAG(keys, name) { .kind = VC_SETTING_FLAG, .key = keys, .flag = name }
 #define FLAG_NOTE(keys, name, note)                                                                \

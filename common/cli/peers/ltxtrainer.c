@@ -1,0 +1,88 @@
+/* ltxtrainer.c - see peers.h: the YAML of ltx-trainer (Lightricks/LTX-2, packages/ltx-trainer,
+ * docs/configuration-reference.md at ec11c166, src/ltx_trainer/config.py). Of its strategies a LoRA of the video alone is here,
+ * from text or a clean first frame. Its datasets are encoded before, by vprep here. */
+#include <stddef.h>
+
+#include "common/cli/peers/peers.h"
+
+#define FOLDER                                                                                     \
+    "write --model FOLDER, diffusers' folder of LTX-2: the files of its authors are not read"
+#define SOUND "of LTX-2 the video alone is trained, and no sound"
+
+static const vc_peer_row rows[] = {
+    NOTE("model.model_path model.text_encoder_path model.video_vae_path model.audio_vae_path",
+         FOLDER),
+    KIND("model.training_mode", "lora>training_type=lora", "of LTX-2 a LoRA is trained, no whole "
+         "model"),
+    MAP("model.load_checkpoint", "null>|*>lora_checkpoint", ""),
+    FLAG("lora.rank", "rank"),
+    FLAG("lora.alpha", "network_alpha"),
+    FLAG("lora.dropout", "lora_dropout"),
+    FLAG("lora.target_modules", "target_name"),
+
+    KIND("training_strategy.name", "flexible>|text_to_video>", "it is text_to_video, or flexible "
+         "with a video that is generated"),
+    KIND("training_strategy.video.is_generated", "true>", "the video is what is trained"),
+    KIND("training_strategy.audio.is_generated", "false>", SOUND),
+    KIND("training_strategy.with_audio", "false>", SOUND),
+    NOTE("training_strategy.video.latents_dir", "write --latents DATASET, which vprep makes of the "
+         "clips in --meta PATH"),
+    NOTE("training_strategy.audio_latents_dir", "it belongs to sound, which is off"),
+    KIND("training_strategy.video.conditions.type", "first_frame>", "of its conditions first_frame "
+         "is here"),
+    FLAG("training_strategy.video.conditions.probability "
+         "training_strategy.first_frame_conditioning_p", "first_frame_conditioning_p"),
+    REFUSED("training_strategy.audio.*", SOUND),
+    REFUSED("training_strategy.video.conditions.* training_strategy.reference_*", "of its "
+            "conditions first_frame is here"),
+
+    FLAG("optimization.learning_rate", "learning_rate"),
+    FLAG("optimization.steps", "max_train_steps"),
+    FLAG("optimization.batch_size", "train_batch_size"),
+    FLAG("optimization.gradient_accumulation_steps", "gradient_accumulation_steps"),
+    FLAG("optimization.max_grad_norm", "max_grad_norm"),
+    FLAG("optimization.optimizer_type", "optimizer"),
+    FLAG_NOTE("optimization.scheduler_type", "lr_scheduler", "ltx-trainer's linear ends at a tenth "
+              "of the rate, and this one at --lr_end"),
+    REFUSED("optimization.scheduler_params.*", SCHEDULE),
+    FLAG("optimization.prodigy_d_coef", "prodigy_d_coef"),
+    FLAG("optimization.prodigy_weight_decay", "adam_weight_decay"),
+    MAP("optimization.enable_gradient_checkpointing", "true>gradient_checkpointing=block|"
+        "false>gradient_checkpointing=none", ""),
+
+    FLAG("acceleration.mixed_precision_mode", "mixed_precision"),
+    MAP("acceleration.quantization", "null>|fp8-quanto>transformer_dtype=fp8", FP8),
+    NOTE("acceleration.*", BACKEND),
+    NOTE("data.preprocessed_data_root", "write --latents DATASET, which vprep makes of the clips in "
+         "--meta PATH"),
+    FLAG("data.num_dataloader_workers", "workers"),
+
+    MAP("validation.interval", "null>|*>validation_steps", ""),
+    FLAG("validation.inference_steps", "num_inference_steps"),
+    FLAG("validation.video_cfg_scale validation.guidance_scale", "guidance_scale"),
+    FLAG("validation.guidance_rescale", "guidance_rescale"),
+    FLAG("validation.negative_prompt", "negative_prompt"),
+    MAP("validation.skip_initial_validation", "true>|false>sample_at_first=true", ""),
+    NOTE("validation.*", PROMPTS),
+
+    MAP("checkpoints.interval", "null>|*>checkpointing_steps", ""),
+    MAP("checkpoints.keep_last_n", "-1>|*>checkpointing_limit", ""),
+    NOTE("checkpoints.*", "checkpoints have all that a run resumes from"),
+    MAP("flow_matching.timestep_sampling_mode", "uniform>weighting_scheme=uniform|"
+        "shifted_logit_normal>", "write --weighting_scheme"),
+    REFUSED("flow_matching.timestep_sampling_params.*", LOSS),
+    ONLY("false", "hub.push_to_hub", "write --push_to_hub"),
+    NOTE("hub.* wandb.*", EVENTS),
+    FLAG("seed", "seed"),
+    FLAG("output_dir", "output_dir"),
+    { 0 }
+};
+
+const vc_peer_file vc_ltxtrainer_file = {
+    .name = "ltx-trainer", .signs = "model.training_mode training_strategy|"
+                                    "model.training_mode data.preprocessed_data_root",
+    .root = "",
+    .defaults = "training_type=lora learning_rate=5e-4 max_train_steps=3000 train_batch_size=2 "
+                "adam_beta2=0.999 adam_weight_decay=0.01 lr_scheduler=linear seed=42",
+    .rows = rows
+};
