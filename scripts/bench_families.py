@@ -23,6 +23,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -291,12 +292,12 @@ def train_command(a, what, model, dtype, out):
 
 def ours_train(a, what, model, n, dtype):
     out = pathlib.Path(a.work) / f"run-{what}-{n}"
-    subprocess.run(["rm", "-rf", str(out)], check=True)
+    shutil.rmtree(out, ignore_errors=True)
     argv = train_command(a, what, model, dtype, out) + ["--quiet"]
     begin = time.time()
     _, rss, seen = must(run_process(argv, {}, out / "metrics.jsonl", a.device != "cpu"), argv)
     lines = [json.loads(s) for s in (out / "metrics.jsonl").read_text().splitlines()]
-    subprocess.run(["rm", "-rf", str(out)], check=True)
+    shutil.rmtree(out, ignore_errors=True)
     first = seen - begin - lines[0]["step_s"] if seen else None
     return {"s": min(x["step_s"] for x in lines), "rss": rss, "first": first}
 
