@@ -15,7 +15,7 @@ slurm_pids=()
 
 slurm_start()
 {
-    local nodes=$1 command user s=$dir/slurm i port
+    local nodes=$1 command user s=$dir/slurm i
     for command in munged slurmctld slurmd srun sbatch scontrol mpirun; do
         PATH=$PATH:/usr/sbin command -v $command >/dev/null || {
             echo "skipped: no $command (scripts/setup --slurm installs Slurm)"; exit 77; }
@@ -25,7 +25,53 @@ slurm_start()
     mkdir -m 755 "$s" "$s/state"
     chmod 755 "$top" "$dir"
     (umask 077; head -c 128 /dev/urandom >"$s/key")
-    port=$((20000 + RANDOM % 20000))
+    export SLURM_CONF=$s/slurm.conf
+    slurm_configure
+    srun --mpi=list 2>&1 | grep -q pmix || { echo "skipped: this Slurm has no PMIx"; exit 77; }
+    ulimit -n "$(ulimit -Hn)" 2>/dev/null || :
+    munged --foreground --force --socket="$s/munge" --key-file="$s/key" --log-file="$s/munge.log" \
+        --pid-file="$s/munge.pid" --seed-file="$s/seed" 2>"$s/munge.err" &
+    slurm_pids+=($!)
+    trap 'slurm_end; end_of_test $status' EXIT
+    until [ -S "$s/munge" ]; do sleep 0.1; kill -0 $! || { cat "$s"/munge.*; return 1; }; done
+    for ((i = 0; i < 5; i++)); do              # another program may have a port
+        ! slurm_controller || break
+        slurm_configure
+    done
+    for ((i = 1; i <= nodes; i++)); do
+        mkdir "$s/spool.n$i" "$s/tmp.n$i"
+        slurmd -D -N n$i >"$s/n$i.out" 2>&1 &
+        slurm_pids+=($!)
+    done
+    local from=$SECONDS
+    while ((SECONDS - from < 60)); do
+        [ "$(timeout 10 sinfo -h -p low -t idle -o %D 2>/dev/null)" != "$nodes" ] || return 0
+        sleep 0.2
+    done
+    tail -n 5 "$s"/*.log "$s"/*.out
+    wrong "the cluster does not start"
+    return 1
+}
+
+# Starts slurmctld; fails if it ends at once.
+slurm_controller()
+{
+    local pid tries
+    slurmctld -D -c >"$s/ctld.out" 2>&1 &
+    pid=$!
+    for ((tries = 0; tries < 100; tries++)); do
+        kill -0 $pid 2>/dev/null || return 1
+        ! timeout 5 scontrol ping >"$s/ping" 2>&1 || { slurm_pids+=($pid); return 0; }
+        sleep 0.1
+    done
+    kill $pid 2>/dev/null
+    return 1
+}
+
+# Writes slurm.conf, with ports that are chosen at random below those that Linux gives to clients.
+slurm_configure()
+{
+    local port=$((20000 + RANDOM % 12000))
     cat >"$s/slurm.conf" <<END
 ClusterName=vlt
 SlurmctldHost=$(hostname)(127.0.0.1)
@@ -58,28 +104,6 @@ NodeName=n[1-$nodes] NodeHostname=$(hostname) NodeAddr=127.0.0.1 Port=[$((port +
 PartitionName=low Nodes=ALL Default=YES State=UP PriorityTier=1 PreemptMode=REQUEUE GraceTime=60
 PartitionName=high Nodes=ALL State=UP PriorityTier=9 PreemptMode=OFF
 END
-    export SLURM_CONF=$s/slurm.conf
-    srun --mpi=list 2>&1 | grep -q pmix || { echo "skipped: this Slurm has no PMIx"; exit 77; }
-    ulimit -n "$(ulimit -Hn)" 2>/dev/null || :
-    munged --foreground --force --socket="$s/munge" --key-file="$s/key" --log-file="$s/munge.log" \
-        --pid-file="$s/munge.pid" --seed-file="$s/seed" 2>"$s/munge.err" &
-    slurm_pids+=($!)
-    trap 'slurm_end; end_of_test $status' EXIT
-    until [ -S "$s/munge" ]; do sleep 0.1; kill -0 $! || { cat "$s"/munge.*; return 1; }; done
-    slurmctld -D -c >"$s/ctld.out" 2>&1 &
-    slurm_pids+=($!)
-    for ((i = 1; i <= nodes; i++)); do
-        mkdir "$s/spool.n$i" "$s/tmp.n$i"
-        slurmd -D -N n$i >"$s/n$i.out" 2>&1 &
-        slurm_pids+=($!)
-    done
-    for ((i = 0; i < 300; i++)); do
-        [ "$(sinfo -h -p low -t idle -o %D 2>/dev/null)" != "$nodes" ] || return 0
-        sleep 0.2
-    done
-    tail -n 5 "$s"/*.log "$s"/*.out
-    wrong "the cluster does not start"
-    return 1
 }
 
 slurm_end()
