@@ -7,7 +7,8 @@ set(VLT_SLOW_TESTS
     test_ptx
     test_train_epochs test_train_kill test_train_ranks test_train_sequence test_vae_cogvideox
     test_vae_hunyuan test_vae_ltx test_vae_wan test_watch threads torn train_ranks_device
-    train_sequence_device vlat_faults_error vlat_faults_kill vlat_kill vlat_pull vlat_share
+    train_sequence_device vae_cogvideox_device vae_hunyuan_device vae_ltx_device
+    vae_wan_device vlat_faults_error vlat_faults_kill vlat_kill vlat_pull vlat_share
     vprep_changed vprep_hunyuanvideo_i2v vprep_kill vprep_layouts vprep_limits vprep_lists
     vprep_long vprep_missing vprep_progress vprep_ranks vprep_ranks_full vprep_ranks_kill
     vprep_segments vprep_shard vprep_silent vtrain_connect vtrain_control vtrain_faults
