@@ -6,10 +6,12 @@
 options=(--video_sample_n_frames 161 --video_sample_stride 1 --vae_window 16
     --video_sample_size 64)
 
-# shares: the shares of the clips in work, a line each, while none is done
+# shares: the clips that are done and the shares of those in work, as one sum a line. One of two ranks
+# may end its clip before the other begins, so that lines after the first clip count too.
 shares()
 {
-    sed -n 's/.*"phase":"\(clips\|decoding\)".*"done":0,"within":\([0-9.]*\),.*/\2/p' "$stderr"
+    sed -n 's/.*"phase":"\(clips\|decoding\)".*"done":\([0-9]*\),"within":\([0-9.]*\),.*/\2 \3/p' \
+        "$stderr" | awk '{ print $1 + $2 }'
 }
 # rising MOST: several shares are below MOST, and each is above the one before
 rising()
