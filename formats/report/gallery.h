@@ -25,17 +25,8 @@ void vf_gallery_beside(vf_html *h, const char *const *dir, const char *const *na
  * "run/NAME/file/step-300/001.mp4", or in a page of one run "file/step-300/001.mp4". */
 #define VF_GALLERY_RUN "run"
 #define VF_GALLERY_FILES "file"
-#define VF_GALLERY_INPUTS "inputs"           /* a folder below DIR/validation */
 /* Adds a name as a part of an address: all but letters, digits and "-._~/" as %XX. */
 void vf_gallery_escape(vc_buf *b, const char *name);
-/* Opens a picture of DIR/validation/step-N or DIR/validation/inputs, a file whose ending and first
- * bytes are those of a kind that pages show, whatever the names are, and returns its descriptor;
- * *mime is static. VC_ENOENT, VC_EFORMAT, VC_EIO. */
-int vf_gallery_open(const char *step_dir, const char *file, const char **mime, vc_err *err);
-
-/* Sets *names to the n folders step-N below DIR/validation/, the newest first. */
-int vf_gallery_steps(char ***names, int *n, const char *dir, vc_err *err);
-void vf_gallery_steps_free(char **names, int n);
 
 /* Replaces the gallery in DIR/report.html, atomically. Does nothing without a page with marks. */
 int vf_gallery_update(const char *dir, vc_err *err);

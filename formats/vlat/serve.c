@@ -25,6 +25,7 @@
 #include "formats/report/listen.h"
 #include "formats/report/runs.h"
 #include "formats/report/settings.h"
+#include "formats/report/shots.h"
 #include "formats/vlat/vlat.h"
 
 enum { LATELY = 600 };                       /* seconds */
@@ -63,12 +64,12 @@ static void add_run(state *s, const vf_run *run)
     vf_hasher_str(&s->hash, "dir", run->dir);
     add_file(s, run->dir, "metrics.jsonl");
     add_file(s, run->dir, "config.yaml");
-    if (validation && !vf_gallery_steps(&step, &n, run->dir, NULL))
+    if (validation && !vf_shots_steps(&step, &n, run->dir, NULL))
         for (int i = 0; i < n; i++)
             add_file(s, validation, step[i]);
     if (validation)
-        add_file(s, validation, VF_GALLERY_INPUTS);
-    vf_gallery_steps_free(step, n);
+        add_file(s, validation, VF_SHOTS_INPUTS);
+    vf_shots_steps_free(step, n);
     free(validation);
 }
 
@@ -161,7 +162,7 @@ static void answer_picture(const vf_run *run, const char *path, vf_answer *a)
     const char *slash = strchr(path, '/');
     char *dir = slash ? vc_format("%s/validation/%.*s", run->dir, (int)(slash - path), path) : NULL;
     struct stat st;
-    a->fd = dir ? vf_gallery_open(dir, slash + 1, &a->mime, NULL) : -1;
+    a->fd = dir ? vf_shots_open(dir, slash + 1, &a->mime, NULL) : -1;
     free(dir);
     if (a->fd < 0 || fstat(a->fd, &st)) {
         a->mime = NULL;
