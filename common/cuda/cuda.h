@@ -1,9 +1,10 @@
 /* cuda.h - the CUDA device; inside common/cuda only. docs/cuda.md describes the design.
  *
- * cuda.c, fault.c, memory.c and transfer.c have device, memory and streams; elem.c, rows.c, video.c
- * and grid.c convert tensors to the arguments of common/kernels; blas.c has matmul, dnn.c attention
- * and convolution. This header needs none of CUDA's, and neither do the files that only launch kernels:
- * the tests run those files, with kernels compiled for the CPU, on a device of their own.
+ * cuda.c, fault.c, status.c, memory.c and transfer.c have device, memory and streams; elem.c,
+ * rows.c, video.c and grid.c convert tensors to the arguments of common/kernels; blas.c has matmul,
+ * dnn.c attention and convolution. This header needs none of CUDA's, and neither do fault.c and the
+ * files that only launch kernels: the tests run those files, with kernels compiled for the CPU, on
+ * a device of their own.
  *
  * All kernels are queued on one stream, so memory that an op frees can be used by the next op at
  * once. */
@@ -47,7 +48,7 @@ struct vt_dev {
                                                 * and bad_id; else NULL */
 };
 
-/* ---- fault.c, memory.c, transfer.c ---- */
+/* ---- fault.c, status.c, memory.c, transfer.c ---- */
 
 /* Returns at least `bytes` of 256-byte aligned device memory, or NULL with a fault when memory is
  * out. An area that grows loses its contents. In a dry step it returns NULL without a fault, and

@@ -2,7 +2,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "common/cuda/device.h"
+#include "common/cuda/cuda.h"
 
 void cuda_fault(vt_dev *d, int code, const char *fmt, ...)
 {
@@ -13,12 +13,4 @@ void cuda_fault(vt_dev *d, int code, const char *fmt, ...)
     vsnprintf(d->fault_text, sizeof d->fault_text, fmt, ap);
     va_end(ap);
     d->fault = code;
-}
-
-bool cuda_ok(vt_dev *d, int rc, const char *op)
-{
-    if (rc)
-        cuda_fault(d, rc == cudaErrorMemoryAllocation ? VC_ENOMEM : VC_EFAIL, "%s: %s", op,
-                   cudaGetErrorString((cudaError_t)rc));
-    return !rc;
 }

@@ -1,16 +1,12 @@
 /* device_host.c - see device_host.h */
 #include "tests/device/device_host.h"
 
-#include <math.h>
-#include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define VK_HOST_FOLD host_team_fold
-#include "common/cuda/cuda.h"
 #include "common/cuda/layout.h"
+#include "tests/device/host_parts.h"
 
 /* The linker's --wrap redirects calls of vt_backends() and vt_backend_open() to these functions,
  * which add the device "host". */
@@ -37,200 +33,7 @@ int __wrap_vt_backend_open(const vt_backend **be, vt_dev **dev, const vt_options
     return host_backend.open(dev, o, o->index, err);
 }
 
-/* ---- teams of threads ---- */
-
-int host_lanes = 1;
-int (*host_interpret)(const char *name, const void *args, size_t bytes, uint64_t blocks);
-static _Thread_local int self;                 /* this thread's lane in the block */
-
-/* A barrier of a team's lanes, which also sums their values. A block has one as a whole, and up to
- * HOST_LANES teams of fewer lanes. */
-typedef struct meeting {
-    pthread_mutex_t lock;
-    pthread_cond_t all;
-    int here;
-    unsigned round;
-    float v[HOST_LANES], total;
-} meeting;
-
-float host_team_fold(int lane, int lanes, float v, int largest)
-{
-    static meeting whole, parts[HOST_LANES];   /* glibc's mutex and condition are valid as zeros */
-    meeting *m = lanes == HOST_LANES ? &whole : &parts[self / lanes];
-
-    pthread_mutex_lock(&m->lock);
-    unsigned round = m->round;
-    m->v[lane] = v;
-    if (++m->here == lanes) {
-        m->total = 0;
-        for (int i = 0; i < lanes; i++)
-            m->total = largest ? fmaxf(m->total, m->v[i]) : m->total + m->v[i];
-        m->here = 0;
-        m->round++;
-        pthread_cond_broadcast(&m->all);
-    }
-    while (round == m->round)
-        pthread_cond_wait(&m->all, &m->lock);
-    v = m->total;
-    pthread_mutex_unlock(&m->lock);
-    return v;
-}
-
-typedef struct host_lane {
-    pthread_t thread;
-    int number;
-    void (*body)(int lane, const void *args);
-    const void *args;
-} host_lane;
-
-static void *run_lane(void *of)
-{
-    const host_lane *l = of;
-
-    self = l->number;
-    l->body(l->number, l->args);
-    return NULL;
-}
-
-/* Runs each lane in its own thread: with fewer threads, as of OpenMP, waiting lanes would hang. */
-static void run_lanes(void (*body)(int lane, const void *args), const void *args)
-{
-    host_lane lanes[HOST_LANES];
-
-    for (int i = 0; i < HOST_LANES; i++) {
-        lanes[i] = (host_lane){ .number = i, .body = body, .args = args };
-        if (pthread_create(&lanes[i].thread, NULL, run_lane, &lanes[i])) {
-            fprintf(stderr, "device host: cannot start a thread for lane %d\n", i);
-            abort();
-        }
-    }
-    for (int i = 0; i < HOST_LANES; i++)
-        pthread_join(lanes[i].thread, NULL);
-}
-
-/* ---- kernels ---- */
-
-/* A call and a copy of its arguments. */
-typedef struct call {
-    struct call *next;
-    void (*run)(void *stream, const void *args);
-    _Alignas(16) char args[];
-} call;
-
-struct vt_graph {
-    call *first, **last;
-    unsigned moves;                            /* the device's count of moved scratch at capture */
-};
-
-/* A stream: its clock, and the graph that captures its calls, or NULL while calls run. */
-typedef struct timeline {
-    double now;
-    vt_graph *graph;
-} timeline;
-
-static void advance(void *to)
-{
-    if (to)
-        ((timeline *)to)->now++;
-}
-
-host_count host_counted;
-
-static void count(const char *name)
-{
-    host_counted.launches++;
-    host_counted.named += host_counted.kernel && !strcmp(host_counted.kernel, name);
-}
-
-/* Captures the call if a graph is being captured; returns whether the call must not run now. */
-static bool captured(void *to, void (*run)(void *, const void *), const void *args, size_t bytes)
-{
-    vt_graph *g = to ? ((timeline *)to)->graph : NULL;
-
-    if (!g)
-        return false;
-    call *c = malloc(sizeof *c + bytes);
-    *c = (call){ .run = run };
-    memcpy(c->args, args, bytes);
-    *g->last = c;
-    g->last = &c->next;
-    return true;
-}
-
-#define RUN(name, blocks, lanes)                                                                   \
-    for (uint64_t b = 0, n = (blocks); b < n; b++)                                                 \
-        for (int lane = 0; lane < (lanes); lane++)                                                 \
-            vk_##name##_body(s, (uint32_t)b, (vk_team){ lane, (lanes), NULL })
-#define REPLAY(name)                                                                               \
-    static void replay_##name(void *stream, const void *s)                                         \
-    {                                                                                              \
-        vk_##name(stream, s);                                                                      \
-    }
-#define VK_KERNEL(name, args, blocks)                                                              \
-    REPLAY(name)                                                                                   \
-    int vk_##name(void *stream, const args *s)                                                     \
-    {                                                                                              \
-        if (captured(stream, replay_##name, s, sizeof *s))                                         \
-            return 0;                                                                              \
-        advance(stream);                                                                           \
-        count(#name);                                                                              \
-        if (host_interpret)                                                                        \
-            return host_interpret(#name, s, sizeof *s, (blocks));                                  \
-        RUN(name, blocks, HOST_LANES);                                                             \
-        return 0;                                                                                  \
-    }
-#define VK_TEAM_KERNEL(name, args, blocks)                                                         \
-    REPLAY(name)                                                                                   \
-    static void lane_##name(int lane, const void *of)                                              \
-    {                                                                                              \
-        const args *s = of;                                                                        \
-        for (uint64_t b = 0, n = (blocks); b < n; b++)                                             \
-            vk_##name##_body(s, (uint32_t)b, (vk_team){ lane, HOST_LANES, NULL });                 \
-    }                                                                                              \
-    int vk_##name(void *stream, const args *s)                                                     \
-    {                                                                                              \
-        if (captured(stream, replay_##name, s, sizeof *s))                                         \
-            return 0;                                                                              \
-        advance(stream);                                                                           \
-        count(#name);                                                                              \
-        if (host_interpret)                                                                        \
-            return host_interpret(#name, s, sizeof *s, (blocks));                                  \
-        if (host_lanes == 1)                                                                       \
-            RUN(name, blocks, 1);                                                                  \
-        else                                                                                       \
-            run_lanes(lane_##name, s);                                                             \
-        return 0;                                                                                  \
-    }
-#define VK_MAP_LAUNCH(name)                                                                        \
-    static int vk_map_##name(void *stream, const vk_map_args *s);                                  \
-    VK_KERNEL(map_##name, vk_map_args, VK_BLOCKS((uint64_t)s->w.rows * s->w.packs))
-#include "common/kernels/bodies.h"
-
 /* ---- the functions of cuda.c ---- */
-
-/* A copy that is queued; its bytes arrive when the place is entered. */
-typedef struct pending {
-    struct pending *next;
-    void *dst;
-    const void *from;                          /* src, or memory that is read at the arrival */
-    size_t bytes;
-    char src[];                                /* a fetch copies its source at once */
-} pending;
-
-struct cuda_runtime {
-    vt_dev *cpu;
-    size_t pool;                               /* bytes in use */
-    timeline kernels;
-    double copies, host;                       /* time when the second stream becomes idle; time
-                                                * of the host */
-    struct {
-        pending *queued;
-        bool entered;
-        double filled, left;
-    } place[VT_PLACES];
-    int64_t waits;
-    double waited;
-};
 
 typedef struct transfer {
     void *dst;
@@ -243,7 +46,7 @@ static void poison(void *to, const void *args)
 {
     const transfer *b = args;
 
-    if (!captured(to, poison, b, sizeof *b))
+    if (!host_captured(to, poison, b, sizeof *b))
         memset(b->dst, 0xff, b->n);
 }
 
@@ -280,17 +83,6 @@ void *cuda_scratch(vt_dev *d, cuda_area area, size_t n)
     return d->area[area];
 }
 
-void cuda_fault(vt_dev *d, int code, const char *fmt, ...)
-{
-    if (d->fault)
-        return;
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(d->fault_text, sizeof d->fault_text, fmt, ap);
-    va_end(ap);
-    d->fault = code;
-}
-
 bool cuda_ok(vt_dev *d, int rc, const char *op)
 {
     if (rc)
@@ -302,9 +94,9 @@ static void move(void *to, const void *args)
 {
     const transfer *b = args;
 
-    if (captured(to, move, b, sizeof *b))
+    if (host_captured(to, move, b, sizeof *b))
         return;
-    advance(to);
+    host_advance(to);
     memmove(b->dst, b->src, b->n);
 }
 
@@ -324,163 +116,6 @@ void cuda_download(vt_dev *d, void *dst, const void *src, size_t n)
     host_counted.downloads++;
     if (!cuda_in_capture(d, "a download"))
         memcpy(dst, src, n);
-}
-
-/* ---- graphs ---- */
-
-static int host_capture_begin(vt_dev *d, vc_err *err)
-{
-    vt_graph *g = malloc(sizeof *g);
-
-    (void)err;
-    *g = (vt_graph){ .last = &g->first };
-    d->runtime->kernels.graph = g;
-    d->capturing = true;
-    return 0;
-}
-
-static void host_drop(vt_dev *d, vt_graph *g)
-{
-    (void)d;
-    for (call *c; (c = g->first); free(c))
-        g->first = c->next;
-    free(g);
-}
-
-static int host_capture_end(vt_dev *d, vt_graph **out, vc_err *err)
-{
-    vt_graph *g = d->runtime->kernels.graph;
-    const char *capture_fault = getenv("VLT_HOST_CAPTURE_FAULT");
-
-    if (capture_fault)
-        cuda_fault(d, VC_EFAIL, "%s", capture_fault);
-    d->runtime->kernels.graph = NULL;
-    d->capturing = false;
-    int rc = d->fault ? vc_fail(err, d->fault, "%s", d->fault_text) : 0;
-    d->fault = 0;
-    g->moves = d->moves;
-    *out = rc ? NULL : g;
-    if (rc)
-        host_drop(d, g);
-    return rc;
-}
-
-static bool host_launch(vt_dev *d, vt_graph *g)
-{
-    for (call *c = g->moves == d->moves ? g->first : NULL; c; c = c->next)
-        c->run(d->stream, c->args);
-    return g->moves == d->moves;
-}
-
-/* ---- copies beside the kernels ---- */
-
-double host_byte_time = 1e-6;
-
-static void host_download(vt_dev *d, void *dst, const void *src, size_t bytes)
-{
-    d->runtime->host = d->runtime->kernels.now;
-    cuda_download(d, dst, src, bytes);
-}
-
-static void queue_copy(vt_dev *d, vt_place place, pending *f)
-{
-    cuda_runtime *r = d->runtime;
-
-    if (cuda_in_capture(d, "a fetch")) {
-        free(f);
-        return;
-    }
-    if (r->place[place].entered)
-        cuda_fault(d, VC_EFAIL, "place %d is filled while kernels read it", (int)place);
-    memset(f->dst, 0xff, f->bytes);
-    pending **last = &r->place[place].queued;
-    while (*last)
-        last = &(*last)->next;
-    *last = f;
-    r->copies = fmax(r->copies, fmax(r->place[place].left, r->host)) +
-                (double)f->bytes * host_byte_time;
-    r->place[place].filled = r->copies;
-}
-
-static void host_fetch(vt_dev *d, vt_place place, void *dst, const void *src, size_t bytes)
-{
-    pending *f = malloc(sizeof *f + bytes);
-
-    *f = (pending){ NULL, dst, f->src, bytes };
-    memcpy(f->src, src, bytes);
-    queue_copy(d, place, f);
-}
-
-static void host_move(vt_dev *d, vt_place place, void *dst, const void *src, size_t bytes)
-{
-    pending *f = malloc(sizeof *f);
-
-    *f = (pending){ NULL, dst, src, bytes };
-    queue_copy(d, place, f);
-}
-
-static void *host_pin(vt_dev *d, size_t bytes)
-{
-    (void)d;
-    return malloc(bytes);
-}
-
-static void finish_copies(pending **list)
-{
-    for (pending *f; (f = *list); free(f)) {
-        *list = f->next;
-        memcpy(f->dst, f->from, f->bytes);
-    }
-}
-
-/* Memory is freed: the copies into it must be finished. */
-static void finish_all_copies(cuda_runtime *r)
-{
-    for (int i = 0; i < VT_PLACES; i++)
-        finish_copies(&r->place[i].queued);
-}
-
-static void host_unpin(vt_dev *d, void *p)
-{
-    finish_all_copies(d->runtime);
-    free(p);
-}
-
-static void host_enter(vt_dev *d, vt_place place)
-{
-    cuda_runtime *r = d->runtime;
-    double wait = r->place[place].filled - r->kernels.now;
-
-    if (cuda_in_capture(d, "the use of a place"))
-        return;
-    r->place[place].entered = true;
-    if (!r->place[place].queued)
-        return;
-    finish_copies(&r->place[place].queued);
-    if (wait <= 0)
-        return;
-    r->waits++;
-    r->waited += wait;
-    r->kernels.now += wait;
-}
-
-static void host_leave(vt_dev *d, vt_place place)
-{
-    if (cuda_in_capture(d, "the use of a place"))
-        return;
-    d->runtime->place[place].entered = false;
-    d->runtime->place[place].left = d->runtime->kernels.now;
-}
-
-static int64_t host_waited(vt_dev *d, double *seconds)
-{
-    cuda_runtime *r = d->runtime;
-    int64_t n = r->waits;
-
-    *seconds = r->waited;
-    r->waited = 0;
-    r->waits = 0;
-    return n;
 }
 
 /* ---- open, close, the rest ---- */
@@ -561,7 +196,7 @@ static void *host_alloc(vt_dev *d, size_t bytes) { return vt_cpu.alloc(d->runtim
 
 static void host_free(vt_dev *d, void *p, size_t bytes)
 {
-    finish_all_copies(d->runtime);
+    host_finish_copies(d->runtime);
     vt_cpu.free(d->runtime->cpu, p, bytes);
 }
 
@@ -577,9 +212,9 @@ static void multiply(void *to, const void *args)
     const product *m = args;
     vt_tensor c = m->c;
 
-    if (captured(to, multiply, m, sizeof *m))
+    if (host_captured(to, multiply, m, sizeof *m))
         return;
-    advance(to);
+    host_advance(to);
     vt_cpu.matmul(m->cpu, &c, &m->a, m->ta, &m->b, m->tb, m->bias.data ? &m->bias : NULL, m->alpha,
                   m->beta);
 }
@@ -635,7 +270,7 @@ static void host_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_te
 {
     if (cuda_in_capture(d, "conv3d"))           /* training uses no convolution */
         return;
-    advance(d->stream);
+    host_advance(d->stream);
     vt_conv rest;
     vt_tensor in = cuda_conv_input(&rest, x->dtype, x->dim[4], x, c);
     if (cuda_conv_fill(d, &in, x, c, &rest))
@@ -649,7 +284,7 @@ static bool is_long(vt_dev *d, const vt_tensor *q, const vt_tensor *k)
     bool yes = q->dim[1] * k->dim[1] > 1 << 24 && !d->dry;
 
     if (yes)
-        advance(d->stream);
+        host_advance(d->stream);
     return yes && !cuda_in_capture(d, "attention of many tokens");
 }
 

@@ -1,7 +1,8 @@
 /* device_host.h - the device "host", which runs the CUDA backend on the CPU: the same host code and
  * the same kernel bodies, compiled for the CPU with teams of one lane. Products, convolution and
- * attention of more than 4,096 tokens are computed by the CPU backend. If VLT_HOST_CAPTURE_FAULT is set, every
- * capture fails with this reason. VLT_HOST_ROOM is "rank bytes lack": the host_room of this rank. */
+ * attention of more than 4,096 tokens are computed by the CPU backend. If VLT_HOST_CAPTURE_FAULT is
+ * set, every capture fails with this reason. VLT_HOST_ROOM is "rank bytes lack": the host_room of
+ * this rank. */
 #ifndef TESTS_DEVICE_DEVICE_HOST_H
 #define TESTS_DEVICE_DEVICE_HOST_H
 
@@ -26,8 +27,8 @@ typedef struct host_count { const char *kernel; int64_t named, launches, downloa
 extern host_count host_counted;
 
 /* The bytes that pool and scratch may have together; 0: as many as are wanted. pool and scratch
- * count their requests beyond. `lack` is the number of requests for more scratch that are refused in
- * any case. */
+ * count their requests beyond. `lack` is the number of requests for more scratch that are refused
+ * in any case. */
 typedef struct host_room { size_t bytes; int pool, scratch, lack; } host_room;
 extern host_room host_has;
 
