@@ -15,6 +15,7 @@
 #include "common/os/file.h"
 #include "formats/tensors/safetensors.h"
 #include "tests/lib/ok.h"
+#include "tests/lib/train_ranks.h"
 #include "tests/lib/train_run.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
@@ -89,4 +90,35 @@ void run_same_training(const char *dir, const char *a, const char *b, int steps,
         fail_msg("%s, %s: weights or state differ by %.3g", a, b, far);
     printf("%s, %s: weights and state within %.3g\n", a, b, far);
     free(file);
+}
+
+void run_lora(int ranks, const char *dir, const char *out, int steps, const char *args)
+{
+    char *all = vc_format("--model %s/base/checkpoint-2 --training_type lora --rank 3 "
+                          "--target_name all-linear --learning_rate 1e-2 --lr_scheduler constant "
+                          "--mixed_precision no --checkpointing_steps 2 --max_train_steps %d "
+                          "--resume_from_checkpoint latest --global_batch_size 4 %s", dir, steps,
+                          args);
+    if (ranks > 1)
+        ranks_ok(ranks, dir, out, all);
+    else
+        run_ok(dir, out, all);
+    free(all);
+}
+
+void run_lora_ways(const char *dir, size_t k, const char *args, const run_way *way, size_t n)
+{
+    char *first = vc_format("%s-%zu", way->name, k);
+    for (size_t i = 0; i < n; i++) {
+        char *out = vc_format("%s-%zu", way[i].name, k);
+        char *all = vc_format("%s %s", args, way[i].args);
+        if (way[i].stop)
+            run_lora(1, dir, out, way[i].stop, all);
+        run_lora(way[i].ranks, dir, out, 4, all);
+        if (i)
+            run_same_training(dir, first, out, 4, 1e-5, way[i].most);
+        free(all);
+        free(out);
+    }
+    free(first);
 }

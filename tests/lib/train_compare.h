@@ -1,6 +1,8 @@
-/* train_compare.h - compares two runs that train_run.h started. */
+/* train_compare.h - compares two runs that train_run.h or train_ranks.h started. */
 #ifndef TESTS_LIB_TRAIN_COMPARE_H
 #define TESTS_LIB_TRAIN_COMPARE_H
+
+#include <stddef.h>
 
 /* Returns the numbers of the samples of all steps of a run, in order, as text, malloc'ed. */
 char *run_samples(const char *dir, const char *out);
@@ -12,5 +14,20 @@ double run_difference(const char *dir, const char *a, const char *b, const char 
  * `loss`, relative, and their weights and state by at most `weight` in run_difference(). */
 void run_same_training(const char *dir, const char *a, const char *b, int steps, double loss,
                        double weight);
+
+/* Trains a LoRA of the model DIR/base/checkpoint-2 until `steps` steps are done, from the last
+ * checkpoint of the run `out`, if there is one. */
+void run_lora(int ranks, const char *dir, const char *out, int steps, const char *args);
+
+/* A way to train: on `ranks` ranks, with flags of its own, and after `stop` steps on one rank, if
+ * it is not 0. `most` is the `weight` of run_same_training(). */
+typedef struct run_way {
+    int ranks, stop;
+    const char *name, *args;
+    double most;
+} run_way;
+/* Trains such a LoRA with the flags `args` for four steps in each of n ways, and compares it with
+ * the first. Way NAME is the run NAME-K. */
+void run_lora_ways(const char *dir, size_t k, const char *args, const run_way *way, size_t n);
 
 #endif

@@ -29,51 +29,24 @@ static const char *const kinds[] = {
     "--adapter dora --rank_pattern attn.to_q=2 --alpha_pattern to_v=9",
 };
 
-/* Runs a LoRA of a trained model for some steps. */
-static void run_lora(int ranks, const char *dir, const char *out, int steps, const char *args)
-{
-    char *all = vc_format("--model %s/base/checkpoint-2 --training_type lora --rank 3 "
-                          "--target_name all-linear --learning_rate 1e-2 --lr_scheduler constant "
-                          "--mixed_precision no --checkpointing_steps 2 --max_train_steps %d "
-                          "--resume_from_checkpoint latest --global_batch_size 4 %s", dir, steps,
-                          args);
-    if (ranks > 1)
-        ranks_ok(ranks, dir, out, all);
-    else
-        run_ok(dir, out, all);
-    free(all);
-}
-
 static void test_same(void **state)
 {
+    static const run_way ways[] = {
+        { 1, 0, "whole", "", 0 },
+        { 1, 2, "resumed", "", 0 },
+        { 1, 0, "parts", "--train_batch_size 1", 1e-4 },
+        { 1, 0, "recomputed", "--gradient_checkpointing", 0 },
+        { 2, 0, "ranks", "", 0 },
+        { 2, 2, "moved", "", 0 },
+        { 2, 0, "zero2", "--parallel zero2", 1e-4 },
+        { 2, 0, "shared", "--sp 2", 1e-4 },
+        { 2, 2, "split", "--train_batch_size 1 --parallel fsdp", 1e-4 },
+    };
     const char *dir = *state;
     run_ok(dir, "base", "--dit_width 32 --dit_layers 2 --dit_heads 2 --max_train_steps 2");
     run_lora(1, dir, "plain", 4, "");
-    for (size_t k = 0; k < COUNT(kinds); k++) {
-        static const struct { int ranks, stop; const char *name, *args; double most; } ways[] = {
-            { 1, 0, "whole", "", 0 },
-            { 1, 2, "resumed", "", 0 },
-            { 1, 0, "parts", "--train_batch_size 1", 1e-4 },
-            { 1, 0, "recomputed", "--gradient_checkpointing", 0 },
-            { 2, 0, "ranks", "", 0 },
-            { 2, 2, "moved", "", 0 },
-            { 2, 0, "zero2", "--parallel zero2", 1e-4 },
-            { 2, 0, "shared", "--sp 2", 1e-4 },
-            { 2, 2, "split", "--train_batch_size 1 --parallel fsdp", 1e-4 },
-        };
-        char first[32];
-        snprintf(first, sizeof first, "whole-%zu", k);
-        for (size_t i = 0; i < COUNT(ways); i++) {
-            char out[32], *args = vc_format("%s %s", kinds[k], ways[i].args);
-            snprintf(out, sizeof out, "%s-%zu", ways[i].name, k);
-            if (ways[i].stop)
-                run_lora(1, dir, out, ways[i].stop, args);
-            run_lora(ways[i].ranks, dir, out, 4, args);
-            if (i)
-                run_same_training(dir, first, out, 4, 1e-5, ways[i].most);
-            free(args);
-        }
-    }
+    for (size_t k = 0; k < COUNT(kinds); k++)
+        run_lora_ways(dir, k, kinds[k], ways, COUNT(ways));
 }
 
 /* The held-out loss of one step at no rate, of weights that a run's file gives. */

@@ -27,47 +27,23 @@ static const char *const kinds[] = {
     "--lora_dropout 0.1 --network_dropout 0.2 --rank_dropout 0.3 --module_dropout 0.4",
 };
 
-/* Runs a LoRA of a trained model for some steps. */
-static void run_lora(int ranks, const char *dir, const char *out, int steps, const char *args)
-{
-    char *all = vc_format("--model %s/base/checkpoint-2 --training_type lora --rank 3 "
-                          "--target_name all-linear --learning_rate 1e-2 --lr_scheduler constant "
-                          "--mixed_precision no --checkpointing_steps 2 --max_train_steps %d "
-                          "--resume_from_checkpoint latest --global_batch_size 4 %s", dir, steps,
-                          args);
-    if (ranks > 1)
-        ranks_ok(ranks, dir, out, all);
-    else
-        run_ok(dir, out, all);
-    free(all);
-}
-
 static void test_same(void **state)
 {
+    static const run_way ways[] = {
+        { 1, 0, "whole", "", 0 },
+        { 1, 2, "resumed", "", 2e-5 },
+        { 1, 0, "parts", "--train_batch_size 1", 2e-5 },
+        { 1, 0, "recomputed", "--gradient_checkpointing", 2e-5 },
+        { 2, 0, "ranks", "", 2e-5 },
+        { 2, 2, "split", "--train_batch_size 1 --parallel fsdp", 2e-5 },
+    };
     const char *dir = *state;
     run_ok(dir, "base", "--dit_width 32 --dit_layers 2 --dit_heads 2 --max_train_steps 2");
     run_lora(1, dir, "plain", 4, "");
     for (size_t k = 0; k < COUNT(kinds); k++) {
-        static const struct { int ranks, stop; const char *name, *args; } ways[] = {
-            { 1, 0, "whole", "" },
-            { 1, 2, "resumed", "" },
-            { 1, 0, "parts", "--train_batch_size 1" },
-            { 1, 0, "recomputed", "--gradient_checkpointing" },
-            { 2, 0, "ranks", "" },
-            { 2, 2, "split", "--train_batch_size 1 --parallel fsdp" },
-        };
         char first[32];
         snprintf(first, sizeof first, "whole-%zu", k);
-        for (size_t i = 0; i < COUNT(ways); i++) {
-            char out[32], *args = vc_format("%s %s", kinds[k], ways[i].args);
-            snprintf(out, sizeof out, "%s-%zu", ways[i].name, k);
-            if (ways[i].stop)
-                run_lora(1, dir, out, ways[i].stop, args);
-            run_lora(ways[i].ranks, dir, out, 4, args);
-            if (i)
-                run_same_training(dir, first, out, 4, 1e-5, 2e-5);
-            free(args);
-        }
+        run_lora_ways(dir, k, kinds[k], ways, COUNT(ways));
         double far = run_difference(dir, "plain", first, "checkpoint-4/optimizer.safetensors");
         if (far < 1e-3)
             fail_msg("%s: changes the weights by %.2g only", kinds[k], far);
