@@ -51,6 +51,23 @@ void exchange_file_close(exchange_file *f)
     *f = (exchange_file){ .root = NULL };
 }
 
+int exchange_pair_open(exchange_file f[2], char *a, char *b, vc_err *err)
+{
+    f[0] = f[1] = (exchange_file){ .root = NULL };
+    int rc = a && b ? exchange_file_open(&f[0], a, err) : vc_no_memory(err);
+    if (!rc)
+        rc = exchange_file_open(&f[1], b, err);
+    free(a);
+    free(b);
+    return rc;
+}
+
+void exchange_pair_close(exchange_file f[2])
+{
+    exchange_file_close(&f[0]);
+    exchange_file_close(&f[1]);
+}
+
 int exchange_write_safetensors(const char *dir, const char *name, const exchange_dict *d,
                                const vf_meta *meta, int n_meta, vc_err *err)
 {

@@ -17,6 +17,11 @@ typedef struct exchange_file {
 int exchange_file_open(exchange_file *f, const char *path, vc_err *err);
 void exchange_file_close(exchange_file *f);
 
+/* Opens the two files of a sample, whose malloc'ed paths it frees; a path that is NULL stands for a
+ * lack of memory. The caller closes f, also after an error. */
+int exchange_pair_open(exchange_file f[2], char *a, char *b, vc_err *err);
+void exchange_pair_close(exchange_file f[2]);
+
 /* Writes d to the safetensors file dir/name, with n_meta pairs of metadata. */
 int exchange_write_safetensors(const char *dir, const char *name, const exchange_dict *d,
                                const vf_meta *meta, int n_meta, vc_err *err);

@@ -7,7 +7,6 @@
  * Only their number pairs the two; they have no captions. See exchange.h */
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/os/file.h"
 #include "formats/peers/exchange_parts.h"
@@ -202,18 +201,12 @@ static int read_pair(exchange *x, int64_t i, const vf_pt_value *latent,
 
 static int read_sample(exchange *x, const char *dir, int64_t i, vc_err *err)
 {
-    exchange_file latent = { .root = NULL }, condition = { .root = NULL };
-    char *a = vc_format("%s/latent-%" PRId64 ".pt", dir, i);
-    char *b = vc_format("%s/condition-%" PRId64 ".pt", dir, i);
-    int rc = a && b ? exchange_file_open(&latent, a, err) : vc_no_memory(err);
+    exchange_file f[2];
+    int rc = exchange_pair_open(f, vc_format("%s/latent-%" PRId64 ".pt", dir, i),
+                                vc_format("%s/condition-%" PRId64 ".pt", dir, i), err);
     if (!rc)
-        rc = exchange_file_open(&condition, b, err);
-    if (!rc)
-        rc = read_pair(x, i, latent.root, condition.root, err);
-    exchange_file_close(&latent);
-    exchange_file_close(&condition);
-    free(a);
-    free(b);
+        rc = read_pair(x, i, f[0].root, f[1].root, err);
+    exchange_pair_close(f);
     return rc;
 }
 

@@ -1,4 +1,5 @@
-/* musubi.c - exports and imports musubi-tuner's cache: a folder of safetensors files, two a sample.
+/* musubi.c - imports musubi-tuner's cache, a folder of safetensors files, two a sample;
+ * musubi_write.c exports one.
  *
  *     STEM_[FIRST-FRAMES_]WxH_ARCH.safetensors      latents_FxHxW_TYPE (FLUX.2: latents_HxW_TYPE)
  *     STEM_ARCH_te.safetensors                      NAME_TYPE, varlen_NAME_TYPE, NAME_mask
@@ -12,17 +13,9 @@
 #include <string.h>
 
 #include "common/os/file.h"
+#include "formats/peers/caches/musubi.h"
 #include "formats/peers/exchange_parts.h"
-#include "formats/peers/tensors.h"
 
-typedef struct arch {
-    exchange_names names;
-    bool normalized;                         /* latents are normalised */
-    /* in the files' names, and in their metadata: of samples, and of edits; NULL: none are kept */
-    struct { const char *tag, *full; } of[2];
-} arch;
-
-#define IMAGES "images/"
 /* musubi-tuner names the type of the latents in clip_TYPE too, whose values are f16. */
 #define FILES(family_, type_) .family = family_, .latents = "latents_FxHxW_TYPE", \
     .clip = "latents_image_FxHxW_TYPE", .vision = "clip_TYPE", .vision_type = VC_F16, \
@@ -34,7 +27,7 @@ typedef struct arch {
         .n_text = 1, .text = { { .embeds = "ctx_vec_TYPE" } }, .width = width_, \
         .pipeline = pipeline_ }, true, { { tag_, full_ } } }
 
-static const arch archs[] = {
+static const musubi_arch archs[] = {
     { { FILES("wan2.1", VC_BF16), .n_text = 1, .text = { { .embeds = "varlen_t5_TYPE" } } },
       true, { { "wan", "wan" } } },
     { { FILES("hunyuanvideo", VC_F16), .drawn = true, .n_text = 2,
@@ -59,133 +52,8 @@ static const arch archs[] = {
     { { 0 }, false, { { NULL, NULL } } }
 };
 
-/* ---- export ---- */
-
-typedef struct exporting {
-    exchange *x;
-    const arch *a;
-    const char *tag, *full;                  /* as arch's */
-    vf_keymap names;
-    bool apart;                              /* stills have a folder of their own */
-} exporting;
-
-/* True if the dataset has both clips and stills. */
-static bool has_both(const vf_dataset *d)
-{
-    uint32_t n = vf_dataset_count(d), stills = 0;
-    for (uint32_t i = 0; i < n; i++)
-        stills += vf_dataset_entry(d, i)->f == 1;
-    return stills && stills < n;
-}
-
-/* The folder of a sample's files, "" or "images/". */
-static const char *folder_of(const exporting *e, const exchange_sample *s)
-{
-    return e->apart && s->e->f == 1 ? IMAGES : "";
-}
-
-/* Fills the source's width and height, or the cut's if they are not known. */
-static void source_size(const exchange_sample *s, int size[2])
-{
-    const cJSON *source = cJSON_GetObjectItemCaseSensitive(s->record, "source");
-    const cJSON *target = cJSON_GetObjectItemCaseSensitive(s->record, "target");
-    const cJSON *h = cJSON_GetArrayItem(target, 0), *w = cJSON_GetArrayItem(target, 1);
-    const double sw = vlat_num(source, "w"), sh = vlat_num(source, "h");
-    const bool known = (sw > 0 && sh > 0) || !cJSON_IsNumber(h) || !cJSON_IsNumber(w);
-    size[0] = (int)(known ? sw : w->valuedouble);
-    size[1] = (int)(known ? sh : h->valuedouble);
-}
-
-/* Returns the name of a sample's file of latents, malloc'ed. */
-static char *latent_name(const exporting *e, const char *stem, const exchange_sample *s,
-                         const int size[2])
-{
-    const cJSON *frames = cJSON_GetObjectItemCaseSensitive(s->record, "frames");
-    const cJSON *first = cJSON_GetArrayItem(frames, 0);
-    if (s->e->f == 1)
-        return vc_format("%s%s_%04dx%04d_%s.safetensors", folder_of(e, s), stem, size[0], size[1],
-                         e->tag);
-    return vc_format("%s_%05d-%03u_%04dx%04d_%s.safetensors", stem,
-                     cJSON_IsNumber(first) ? (int)first->valuedouble : 0, (unsigned)s->e->frames,
-                     size[0], size[1], e->tag);
-}
-
-static int write_latent(const exporting *e, const char *stem, const exchange_sample *s, vc_err *err)
-{
-    exchange_dict d = { .n = 0 };
-    int size[2];
-    char width[24], height[24], count[24];
-    source_size(s, size);
-    snprintf(width, sizeof width, "%d", size[0]);
-    snprintf(height, sizeof height, "%d", size[1]);
-    snprintf(count, sizeof count, "%u", (unsigned)s->e->frames);
-    const vf_meta meta[] = { { "architecture", e->full }, { "width", width },
-                             { "height", height }, { "format_version", "1.0.1" },
-                             { "frame_count", count } };
-    char *name = latent_name(e, stem, s, size);
-    int rc = name ? exchange_add_latents(&d, e->x, &e->a->names, s, err) : vc_no_memory(err);
-    if (!rc)
-        rc = exchange_add_known(&d, e->x, &e->a->names, s, err);
-    if (!rc)
-        rc = exchange_add_references(&d, e->x, &e->a->names, s, err);
-    if (!rc)
-        rc = exchange_write_safetensors(e->x->dir, name, &d, meta, s->e->f > 1 ? 5 : 4, err);
-    exchange_dict_free(&d);
-    free(name);
-    return rc;
-}
-
-static int write_text(const exporting *e, const char *stem, const exchange_sample *s, vc_err *err)
-{
-    exchange_dict d = { .n = 0 };
-    const vf_meta meta[] = { { "architecture", e->full }, { "caption1", s->caption },
-                             { "format_version", "1.0.1" } };
-    char *name = vc_format("%s%s_%s_te.safetensors", folder_of(e, s), stem, e->tag);
-    int rc = name ? exchange_add_texts(&d, e->x, &e->a->names, s, err) : vc_no_memory(err);
-    if (!rc)
-        rc = exchange_write_safetensors(e->x->dir, name, &d, meta, 3, err);
-    exchange_dict_free(&d);
-    free(name);
-    return rc;
-}
-
-static int write_sample(exchange *x, const exchange_sample *s, void *arg, vc_err *err)
-{
-    exporting *e = arg;
-    char *stem = exchange_name(&e->names, s, err);
-    (void)x;
-    if (!stem)
-        return VC_ENOMEM;
-    int rc = write_latent(e, stem, s, err);
-    if (!rc)
-        rc = write_text(e, stem, s, err);
-    free(stem);
-    return rc;
-}
-
-static int export_musubi(exchange *x, vc_err *err)
-{
-    const arch *a = (const void *)exchange_row(&exchange_musubi, x, err);
-    if (!a)
-        return VC_EMISMATCH;
-    const bool edits = exchange_edits(x) && a->of[1].tag;
-    exporting e = { .x = x, .a = a, .tag = a->of[edits].tag, .full = a->of[edits].full,
-                    .apart = has_both(x->d) };
-    if (!e.tag)
-        return vc_fail(err, VC_EMISMATCH, "%s: of family %s musubi-tuner keeps samples with "
-                       "reference pictures alone: encode with --train_mode edit",
-                       vf_dataset_path(x->d), x->family->name);
-    if (!x->v->o->space)
-        x->normalized = e.a->normalized;
-    int rc = exchange_each(x, write_sample, &e, err);
-    vf_keymap_free(&e.names);
-    return rc;
-}
-
-/* ---- import ---- */
-
 typedef struct parsed {                      /* a latent file's name */
-    const arch *a;
+    const musubi_arch *a;
     const char *tag;                         /* as arch's */
     bool edit;
     const char *folder;                      /* "" or "images/" */
@@ -207,11 +75,11 @@ static int parse_name(parsed *p, const char *file, vc_err *err)
 {
     const char *base = vc_path_base(file);
     *p = (parsed){ .stem = strndup(base, strlen(base) - strlen(".safetensors")),
-                   .folder = base == file ? "" : IMAGES };
+                   .folder = base == file ? "" : MUSUBI_IMAGES };
     if (!p->stem)
         return vc_no_memory(err);
     const char *tag = cut_last(p->stem), *size = tag ? cut_last(p->stem) : NULL;
-    for (const arch *a = archs; a->names.family && tag; a++)
+    for (const musubi_arch *a = archs; a->names.family && tag; a++)
         for (int edit = 0; edit < 2; edit++)
             if (a->of[edit].tag && !strcmp(a->of[edit].tag, tag)) {
                 p->a = a;
@@ -262,23 +130,18 @@ static int read_pair(exchange *x, const parsed *p, const char *file, const excha
 
 static int read_sample(exchange *x, const parsed *p, const char *file, vc_err *err)
 {
-    exchange_file latent = { .root = NULL }, text = { .root = NULL };
-    char *a = vc_path_join(x->dir, file);
-    char *b = vc_format("%s/%s%s_%s_te.safetensors", x->dir, p->folder, p->stem, p->tag);
-    int rc = a && b ? exchange_file_open(&latent, a, err) : vc_no_memory(err);
+    exchange_file f[2];
+    char *latent = vc_path_join(x->dir, file);
+    char *text = vc_format("%s/%s%s_%s_te.safetensors", x->dir, p->folder, p->stem, p->tag);
+    int rc = exchange_pair_open(f, latent, text, err);
     if (!rc)
-        rc = exchange_file_open(&text, b, err);
-    if (!rc)
-        rc = read_pair(x, p, file, &latent, &text, err);
-    exchange_file_close(&latent);
-    exchange_file_close(&text);
-    free(a);
-    free(b);
+        rc = read_pair(x, p, file, &f[0], &f[1], err);
+    exchange_pair_close(f);
     return rc;
 }
 
 /* Reads a file by its name. All files must be of one architecture, unless --family chooses one. */
-static int read_name(exchange *x, const arch **a, const char *file, vc_err *err)
+static int read_name(exchange *x, const musubi_arch **a, const char *file, vc_err *err)
 {
     parsed p;
     size_t n = strlen(file), te = strlen("_te.safetensors");
@@ -307,15 +170,21 @@ static int read_name(exchange *x, const arch **a, const char *file, vc_err *err)
 static int import_musubi(exchange *x, vc_err *err)
 {
     vc_list files;
-    const arch *a = NULL;
+    const musubi_arch *a = NULL;
     int rc = exchange_list(&files, x->dir, ".safetensors", err);
     if (!rc)
-        rc = exchange_list_more(&files, x->dir, IMAGES, ".safetensors", err);
+        rc = exchange_list_more(&files, x->dir, MUSUBI_IMAGES, ".safetensors", err);
     vc_progress_begin(x->v->progress, "importing", "samples", rc ? 0 : (uint64_t)files.n / 2);
     for (int i = 0; !rc && i < files.n; i++)
         rc = exchange_skip(x, read_name(x, &a, files.item[i], err), err);
     exchange_list_free(&files);
     return rc;
+}
+
+static int export_musubi(exchange *x, vc_err *err)
+{
+    const musubi_arch *a = (const void *)exchange_row(&exchange_musubi, x, err);
+    return a ? exchange_musubi_write(x, a, err) : VC_EMISMATCH;
 }
 
 const exchange_format exchange_musubi = {
