@@ -12,10 +12,10 @@ static const int64_t DS_BYTES = (int64_t)1 << 30;
 /* The most pairs of query and key for which the plain kernels replace a plan that cuDNN refuses. */
 static const double PLAIN_PAIRS = 1e9;
 
-typedef enum kind { ATTENTION, CONV } kind;
+typedef enum plan_kind { ATTENTION, CONV } plan_kind;
 
 typedef struct plan {
-    kind kind;
+    plan_kind kind;
     union {
         cuda_attention_key attention;
         cuda_conv_key conv;

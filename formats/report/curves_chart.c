@@ -3,25 +3,25 @@
 
 #include "formats/report/curves.h"
 
-typedef struct line {                    /* a series with its own numbers */
+typedef struct chart_line {              /* a series with its own numbers */
     double x[2 * VF_CURVE_BINS], y[2 * VF_CURVE_BINS];
     double smooth[VF_CURVE_BINS], weight[VF_CURVE_BINS];
     size_t n;
-} line;
+} chart_line;
 
-static void put_point(line *l, double x, double y)
+static void put_point(chart_line *l, double x, double y)
 {
     l->x[l->n] = x;
     l->y[l->n++] = y;
 }
 
-static void mean_line(line *l, const vf_curve *c)
+static void mean_line(chart_line *l, const vf_curve *c)
 {
     for (int i = 0; i < c->n; i++)
         put_point(l, c->bin[i].x, c->bin[i].sum / (double)c->bin[i].n);
 }
 
-static void each_line(line *l, const vf_curve *c)
+static void each_line(chart_line *l, const vf_curve *c)
 {
     for (int i = 0; i < c->n; i++) {
         put_point(l, c->bin[i].x, c->bin[i].least);
@@ -30,7 +30,7 @@ static void each_line(line *l, const vf_curve *c)
     }
 }
 
-static void smooth_line(line *l, const vf_curve *c)
+static void smooth_line(chart_line *l, const vf_curve *c)
 {
     int half = c->n / 50 > 2 ? c->n / 50 : 2;
     mean_line(l, c);
@@ -45,7 +45,7 @@ static void smooth_line(line *l, const vf_curve *c)
     }
 }
 
-typedef void (*line_fn)(line *l, const vf_curve *c);
+typedef void (*line_fn)(chart_line *l, const vf_curve *c);
 static const line_fn line_of[] = {
     [VF_CURVE_EACH] = each_line, [VF_CURVE_SMOOTH] = smooth_line, [VF_CURVE_MEAN] = mean_line,
 };
@@ -55,12 +55,12 @@ int vf_curve_chart(vf_html *h, const char *title, const char *unit, const vf_cur
 {
     vf_series series[VF_HTML_SERIES];
     vf_chart chart = { .title = title, .x_label = "step", .y_label = unit, .series = series };
-    line *lines = calloc((size_t)n, sizeof *lines);
+    chart_line *lines = calloc((size_t)n, sizeof *lines);
     if (!lines)
         return vc_no_memory(err);
     for (int i = 0; i < n && chart.n < VF_HTML_SERIES; i++) {
         const vf_curve_part *p = &parts[i];
-        line *l = &lines[chart.n];
+        chart_line *l = &lines[chart.n];
         if (!p->curve->n)
             continue;
         line_of[p->style](l, p->curve);

@@ -20,7 +20,7 @@
 static vt_tensor *shifted(set *s, vc_dtype type, int nd, const int64_t *dim, const int64_t *stride,
                           size_t shift)
 {
-    own *x = &s->x[s->n++];
+    own_tensor *x = &s->x[s->n++];
     int64_t n = 1, packed = 1;
 
     if (s->n > MOST)

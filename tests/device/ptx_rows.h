@@ -6,15 +6,15 @@
 
 enum { MOST = 32, MARGIN = 64 };               /* tensors of a row; bytes around a tensor's data */
 
-typedef struct own {
+typedef struct own_tensor {
     vt_tensor t;
     vt_buf buf;
     char *all;
     size_t bytes, offset;                      /* offset: bytes before the data, from 0 on */
-} own;
+} own_tensor;
 
 typedef struct set {
-    own x[MOST];
+    own_tensor x[MOST];
     int n;
 } set;
 

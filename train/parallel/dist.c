@@ -21,11 +21,11 @@ enum { ALIGN = VTRAIN_ROW_ALIGN, SHARED = 2 };           /* SHARED: rows that bl
 
 typedef vtrain_unit unit;
 
-typedef struct job {
+typedef struct unit_job {
     unit *pair;                  /* a block's units */
     bool gather;                 /* gathers their values; else sums their gradients */
     vt_event *ready, *over;      /* its input is ready; its output is ready */
-} job;
+} unit_job;
 
 typedef struct room {
     float *x;                    /* on the device */
@@ -44,7 +44,7 @@ struct vtrain_dist {
     int rows;
     room part;                   /* sharded: [largest shard] a micro-batch's sum */
     room shared[SHARED];         /* split values: rows that blocks' values are gathered into */
-    job *job;
+    unit_job *job;
     int n_jobs;
     gates *gates;                /* [blocks] */
     size_t bytes;
@@ -208,7 +208,7 @@ static int gather_unit(vtrain_dist *d, const unit *u, vc_err *err)
 static int add_job(vtrain_dist *d, int block, bool gather)
 {
     int k = block < 0 ? d->l.blocks : d->l.blocks - 1 - block;
-    d->job[d->n_jobs++] = (job){ .pair = &d->l.unit[VTRAIN_PAIR * k], .gather = gather };
+    d->job[d->n_jobs++] = (unit_job){ .pair = &d->l.unit[VTRAIN_PAIR * k], .gather = gather };
     return d->n_jobs;
 }
 
@@ -243,7 +243,7 @@ static int make_jobs(vtrain_dist *d, vc_err *err)
 /* ---- the thread ---- */
 
 /* Runs a job; on a device queues the job between the events of its input and its output. */
-static int run_job(vtrain_dist *d, const job *j, vc_err *err)
+static int run_job(vtrain_dist *d, const unit_job *j, vc_err *err)
 {
     vt_after(d->l.second, j->ready);
     int rc = 0;
@@ -276,7 +276,7 @@ static void *work(void *arg)
     vt_adopt(d->l.second);
     pthread_mutex_lock(&d->lock);
     while (!d->quit) {
-        const job *j = d->done < d->posted ? &d->job[d->done] : NULL;
+        const unit_job *j = d->done < d->posted ? &d->job[d->done] : NULL;
         bool busy = false;
         vc_err err = { 0 };
         int rc = 0;

@@ -12,7 +12,7 @@ typedef vtrain_unit unit;
 
 /* The kinds of state: those of the optimiser's row, then the averages. */
 enum { EMA = VT_OPT_STATES, KINDS };
-typedef int kind;
+typedef int state_kind;
 
 struct vtrain_zero {
     vtrain_layout *l;
@@ -54,34 +54,34 @@ static const vt_optimizer_row *row_of(const vtrain_zero *z, const unit *u)
     return &vt_optimizers[vtrain_unit_optimizer(z->l, u)];
 }
 
-static bool has(const vtrain_zero *z, const unit *u, kind k)
+static bool has(const vtrain_zero *z, const unit *u, state_kind k)
 {
     return u->n && (k == EMA ? z->ema : row_of(z, u)->state[k].name != NULL);
 }
 
-static const char *name_of(const vtrain_zero *z, const unit *u, kind k)
+static const char *name_of(const vtrain_zero *z, const unit *u, state_kind k)
 {
     return k == EMA ? "ema" : row_of(z, u)->state[k].name;
 }
 
-static vc_dtype type_of(const vtrain_zero *z, const unit *u, kind k)
+static vc_dtype type_of(const vtrain_zero *z, const unit *u, state_kind k)
 {
     return k == EMA ? VC_F32 : row_of(z, u)->state[k].type;
 }
 
 /* Number of elements of a kind for n values, which begin at a block of VT_OPT_BLOCK. */
-static size_t elements(const vtrain_zero *z, const unit *u, kind k, size_t n)
+static size_t elements(const vtrain_zero *z, const unit *u, state_kind k, size_t n)
 {
     return k == EMA ? n : vt_opt_elements(row_of(z, u), k, n);
 }
 
 /* True if the state of a kind is laid out by parameters, one after the other, and not by values. */
-static bool by_params(const vtrain_zero *z, const unit *u, kind k)
+static bool by_params(const vtrain_zero *z, const unit *u, state_kind k)
 {
     return k != EMA && vt_opt_whole(vtrain_unit_optimizer(z->l, u));
 }
 
-static size_t count_of(const vtrain_zero *z, const unit *u, kind k, const vt_param *p)
+static size_t count_of(const vtrain_zero *z, const unit *u, state_kind k, const vt_param *p)
 {
     int64_t dim[VT_DIMS];
     int nd = vt_opt_shape(row_of(z, u), k, p->t, dim);
@@ -92,7 +92,8 @@ static size_t count_of(const vtrain_zero *z, const unit *u, kind k, const vt_par
 }
 
 /* Number of elements of a kind before parameter p in its shard, or, with p NULL, in `shard`. */
-static size_t before(const vtrain_zero *z, const unit *u, kind k, const vt_param *p, size_t shard)
+static size_t before(const vtrain_zero *z, const unit *u, state_kind k, const vt_param *p,
+                     size_t shard)
 {
     size_t n = 0;
     for (int i = 0; p && i < u->n; i++)
@@ -105,7 +106,7 @@ static size_t before(const vtrain_zero *z, const unit *u, kind k, const vt_param
 }
 
 /* Number of elements of a kind in a shard. */
-static size_t shard_elements(const vtrain_zero *z, const unit *u, kind k)
+static size_t shard_elements(const vtrain_zero *z, const unit *u, state_kind k)
 {
     size_t most = 1;
     if (!by_params(z, u, k))
@@ -122,8 +123,8 @@ static size_t shard_elements(const vtrain_zero *z, const unit *u, kind k)
  * values; `at` counts from a shard's begin on. */
 typedef struct place { size_t from, at, n; } place;
 
-static place place_of(const vtrain_zero *z, const unit *u, kind k, const vt_param *p, size_t from,
-                      size_t n, size_t at)
+static place place_of(const vtrain_zero *z, const unit *u, state_kind k, const vt_param *p,
+                      size_t from, size_t n, size_t at)
 {
     if (!by_params(z, u, k))
         return (place){ elements(z, u, k, from), elements(z, u, k, at), elements(z, u, k, n) };
@@ -146,7 +147,7 @@ static size_t row_values(const vtrain_zero *z)
 }
 
 /* Sets the shards of a kind that begins as the values; the averages, if z keeps some. */
-static void begin_as_values(vtrain_zero *z, kind what)
+static void begin_as_values(vtrain_zero *z, state_kind what)
 {
     for (int k = 0; k < z->l->n; k++) {
         const unit *u = &z->l->unit[k];
@@ -169,7 +170,7 @@ static int make_state(vtrain_zero *z, vc_err *err)
         const unit *u = &z->l->unit[k];
         if (u->shard > z->most)
             z->most = u->shard;
-        for (kind i = 0; !rc && i < KINDS; i++)
+        for (state_kind i = 0; !rc && i < KINDS; i++)
             if (has(z, u, i) && !(z->state[k][i] = new_shard(z, type_of(z, u, i),
                                                              shard_elements(z, u, i), err)))
                 rc = VC_ENOMEM;
@@ -182,7 +183,7 @@ static int make_state(vtrain_zero *z, vc_err *err)
     if (!rc && !(z->row = vt_values_new(z->g, row_values(z), err)))
         rc = VC_ENOMEM;
     z->bytes += (z->most + row_values(z)) * sizeof *z->row;
-    for (kind i = 0; !rc && i < KINDS; i++)
+    for (state_kind i = 0; !rc && i < KINDS; i++)
         begin_as_values(z, i);
     return vc_context(err, rc, "optimizer state");
 }
@@ -237,14 +238,14 @@ int vtrain_zero_norm(vtrain_zero *z, double *norm, vc_err *err)
     return rc;
 }
 
-typedef struct update {
+typedef struct shard_update {
     const vtrain_zero *z;
     const unit *u;
     vt_tensor *const *state;     /* the unit's */
     const vt_tensor *w;
     const vt_opt_step *o;
     double *sum;                 /* measures the parts; NULL: updates them */
-} update;
+} shard_update;
 
 /* A view of n elements of x, a tensor of a shard, from `at` on. */
 static vt_tensor part_of(const vt_tensor *x, size_t at, size_t n)
@@ -267,7 +268,7 @@ static void shape_as(vt_tensor *x, const vt_tensor *like)
 
 static void update_part(void *arg, const vt_param *p, size_t from, size_t n, size_t at)
 {
-    const update *x = arg;
+    const shard_update *x = arg;
     if (!vt_param_reached(p))
         return;
     vt_tensor w = part_of(x->w, at, n), grad = part_of(x->u->grad, at, n), state[VT_OPT_STATES];
@@ -275,7 +276,7 @@ static void update_part(void *arg, const vt_param *p, size_t from, size_t n, siz
                          .first = from, .w = &w, .grad = &grad, .scratch = x->z->scratch };
     if (vt_opt_whole(part.how))
         shape_as(&w, p->t), shape_as(&grad, p->t);
-    for (kind k = 0; k < VT_OPT_STATES; k++) {
+    for (state_kind k = 0; k < VT_OPT_STATES; k++) {
         if (!x->state[k])
             continue;
         const place s = place_of(x->z, x->u, k, p, from, n, at);
@@ -295,7 +296,7 @@ static void each_own_part(vtrain_zero *z, int k, const vt_opt_step *o, double *s
     const unit *u = &z->l->unit[k];
     *w = own_values(z, u);
     vtrain_each_part(u, first_of(z, u), u->shard, update_part,
-                     &(update){ z, u, z->state[k], w, o, sum });
+                     &(shard_update){ z, u, z->state[k], w, o, sum });
 }
 
 /* Measures all parts, and settles the numbers of the run. */
@@ -355,7 +356,7 @@ double *vtrain_zero_numbers(vtrain_zero *z)
 typedef struct whole {
     const vtrain_zero *z;
     const unit *u;
-    kind what;
+    state_kind what;
     vt_tensor **to;              /* one for each trained parameter, in their order */
 } whole;
 
@@ -382,7 +383,7 @@ static void keep_part(void *arg, const vt_param *p, size_t from, size_t n, size_
 }
 
 /* Gathers the state of one kind into `to`; NULL: only sends this rank's shard. */
-static int gather_kind(vtrain_zero *z, kind what, vt_tensor **to, vc_err *err)
+static int gather_kind(vtrain_zero *z, state_kind what, vt_tensor **to, vc_err *err)
 {
     int rc = 0;
     for (int k = 0; !rc && k < z->l->n; k++) {
@@ -408,7 +409,7 @@ int vtrain_zero_gather(vtrain_zero *z, bool keep, vt_opt_state *state, vt_tensor
     if (!rc && keep && ema)
         rc = vt_ema_open(ema, z->p, err);
     rc = vc_comm_agree(z->l->all, rc, err);
-    for (kind i = 0; !rc && state && i < VT_OPT_STATES; i++)
+    for (state_kind i = 0; !rc && state && i < VT_OPT_STATES; i++)
         rc = gather_kind(z, i, keep ? state->of[i] : NULL, err);
     if (!rc && ema)
         rc = gather_kind(z, EMA, keep ? *ema : NULL, err);
@@ -427,7 +428,7 @@ typedef struct reading {
     const vtrain_zero *z;
     const vf_safetensors *file;
     const unit *u;
-    kind what;
+    state_kind what;
     char *to;                    /* the unit's shard of that kind */
     int rc;
     vc_err *err;

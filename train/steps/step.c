@@ -203,7 +203,7 @@ static void prefetch_next(const vtrain *t)
 /* ---- trace ---- */
 
 /* A micro-batch being run. */
-typedef struct job {
+typedef struct micro_run {
     vtrain *t;
     parts p;
     vtrain_levels v;
@@ -211,12 +211,12 @@ typedef struct job {
     double forward_end;                       /* seconds; 0: it was replayed */
     int rc;                                   /* of the trace */
     vc_err *err;
-} job;
+} micro_run;
 
 /* Receives the tensors that a model's forward adds to the trace. */
 static void note(void *arg, const char *name, const vt_tensor *x)
 {
-    job *j = arg;
+    micro_run *j = arg;
     if (!j->rc)
         j->rc = vtrain_trace_tensor(j->t->output.trace, j->t->g, name, x, j->err);
 }
@@ -323,7 +323,7 @@ static int flags_of(const vtrain *t, bool record)
 /* Queues all work after load(); the kernels' operands are the same for each batch of a shape. */
 static vt_tensor *queue(void *arg)
 {
-    job *j = arg;
+    micro_run *j = arg;
     vt_ctx *g = j->t->g;
     forward(j->t, &j->p);
     j->forward_end = vc_seconds();
@@ -355,7 +355,7 @@ static void add_loss(vtrain_part_loss *p, double loss)
 /* Adds the losses of the rows to those of their kind and, where they are learned, to the quarters
  * of the levels that their noise is in; a part of a micro-batch weighs its rows' losses by its
  * share. */
-static void note_rows(const job *j, vtrain_micro *m, const float *losses)
+static void note_rows(const micro_run *j, vtrain_micro *m, const float *losses)
 {
     const vtrain_batch *b = m->batch;
     const bool grows = vtrain_noise_grows(j->t);
@@ -370,7 +370,7 @@ static void note_rows(const job *j, vtrain_micro *m, const float *losses)
     }
 }
 
-static void read_losses(job *j, vtrain_micro *m, const vt_tensor *losses)
+static void read_losses(micro_run *j, vtrain_micro *m, const vt_tensor *losses)
 {
     float v[1 + VTRAIN_ROWS];
     const bool good = losses && !vt_to_host(j->t->g, losses, v, NULL);
@@ -380,7 +380,7 @@ static void read_losses(job *j, vtrain_micro *m, const vt_tensor *losses)
 }
 
 /* Returns the step's own error, if any: j->rc is the trace's. */
-static int run_job(job *j, vtrain_micro *m, vc_err *err)
+static int run_job(micro_run *j, vtrain_micro *m, vc_err *err)
 {
     vtrain *t = j->t;
     const vt_work w = { .queue = queue, .arg = j, .watched = j->traced,
@@ -426,7 +426,7 @@ int vtrain_micro_target(vtrain *t, const vtrain_micro *m, vc_err *err)
 
 int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err)
 {
-    job j = { .t = t, .record = record, .traced = t->output.trace && record, .err = err };
+    micro_run j = { .t = t, .record = record, .traced = t->output.trace && record, .err = err };
     vc_err step = { 0 };
     if (j.traced) {
         j.p.in.note = note;
