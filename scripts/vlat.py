@@ -1,5 +1,6 @@
 """vlat.py - reads latent datasets of vprep in Python, and trains a PyTorch loop on them in the
-order of vtrain. The file needs numpy and lmdb; copy it into any project.
+order of vtrain. All of it is one file on purpose, so that you can copy it into any project; it
+needs numpy and lmdb.
 
     import torch, vlat
 
