@@ -244,7 +244,8 @@ FAMILIES = {
 FAMILIES["qwen-edit-toy"] = dict(
     FAMILIES["qwen-image"], pipeline=lambda size: "QwenImageEditPlusPipeline",
     vae_config=lambda size: dict(base_dim=8, z_dim=16, dim_mult=[1, 1, 1, 1], num_res_blocks=1),
-    text={"text_encoder": QWEN_TOY}, tokenizer_golden="qwen-edit-text", processor="Qwen2VLProcessor")
+    text={"text_encoder": QWEN_TOY}, tokenizer_golden="qwen-edit-text",
+    processor="Qwen2VLProcessor")
 LTX2_VAE = dict(decoder_causal=False, spatial_compression_ratio=32, temporal_compression_ratio=8)
 LTX23_VAE = dict(
     LTX2_VAE, block_out_channels=(256, 512, 1024, 1024), layers_per_block=(4, 6, 4, 2, 2),

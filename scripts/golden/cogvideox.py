@@ -2,8 +2,8 @@
 optimiser steps.
 
 Each variant has a file. Its cases `NAME/...` have different grids; a case holds x [B,C,f,h,w], t,
-text, the conditions (cond.image, cond.mask, cond.video, cond.control), target, output, loss. The gradients of the
-case `base` are `grad/<parameter>`.
+text, the conditions (cond.image, cond.mask, cond.video, cond.control), target, output, loss. The
+gradients of the case `base` are `grad/<parameter>`.
 """
 import golden
 import torch

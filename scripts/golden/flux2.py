@@ -4,7 +4,8 @@
 of different sizes, odd ones among them; a case holds x [B,C,1,h,w], t, text, guidance [B] (dev),
 target, output, loss. The gradients of the case `base` are `grad/<parameter>`. The case `lora` of
 klein has a LoRA on the same weights, which are frozen; its gradients are `lora/grad/<factor>`.
-`flux2-edit` is klein with up to three pictures `cond.reference_K` [B,C,1,H,W] of sizes of their own.
+`flux2-edit` is klein with up to three pictures `cond.reference_K` [B,C,1,H,W] of sizes of their
+own.
 
 The file "flux2-first" has the case `base` of weights in a file of FLUX.2's authors, which
 diffusers' converter reads; "flux2-names" holds a LoRA in the names of FLUX.2's authors,

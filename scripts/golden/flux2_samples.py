@@ -47,9 +47,9 @@ def sample(name, guidance, sizes):
     for k, image in enumerate(images):
         z = vae.encode(pipe.image_processor.preprocess(image)).latent_dist.mode()
         t[f"reference_{k + 1}"] = pipe._patchify_latents(z)[0][:, None].contiguous()
-    latents = pipe(image=images or None, height=H * 16, width=W * 16, num_inference_steps=STEPS, output_type="latent",
-                   guidance_scale=guidance, latents=hunyuan.noise((1, c, H, W)),
-                   prompt_embeds=t["text"][None],
+    latents = pipe(image=images or None, height=H * 16, width=W * 16, num_inference_steps=STEPS,
+                   output_type="latent", guidance_scale=guidance,
+                   latents=hunyuan.noise((1, c, H, W)), prompt_embeds=t["text"][None],
                    negative_prompt_embeds=t["negative_text"][None]).images
     t["latents"] = pipe._patchify_latents(latents)[0][:, None].contiguous()
     return t

@@ -1,7 +1,7 @@
-"""LTX-2's text connectors, 2.0, 2.3 and a wider 2.3: the states of all layers of a text encoder, the features
-that they are projected to, and the video's prompt after its connector. `states` [B,n,C,L] and
-`features` [B,n,D] begin with the valid tokens, `length` of them; the reference has its padding in
-front."""
+"""LTX-2's text connectors, 2.0, 2.3 and a wider 2.3: the states of all layers of a text encoder,
+the features that they are projected to, and the video's prompt after its connector. `states`
+[B,n,C,L] and `features` [B,n,D] begin with the valid tokens, `length` of them; the reference has
+its padding in front."""
 import golden
 import torch
 from diffusers.pipelines.ltx2.connectors import LTX2TextConnectors

@@ -1,5 +1,5 @@
-"""Qwen-Image-Edit's transformer, as QwenImageEditPlusPipeline calls it: outputs, losses and gradients
-with reference pictures of other sizes than the picture's, and those of a LoRA.
+"""Qwen-Image-Edit's transformer, as QwenImageEditPlusPipeline calls it: outputs, losses and
+gradients with reference pictures of other sizes than the picture's, and those of a LoRA.
 
 `qwen-edit` is Qwen-Image's transformer, `qwen-edit-2511` the same with zero_cond_t. Their cases
 `NAME/...` hold qwen.py's tensors and `cond.reference_k` [B,C,1,H,W]; the case `without` has none.

@@ -1,9 +1,9 @@
-"""A guided sample of diffusers' QwenImageEditPlusPipeline with two references of unequal sizes, from
-the weights of the transformer's golden `qwen-edit-2511`.
+"""A guided sample of diffusers' QwenImageEditPlusPipeline with two references of unequal sizes,
+from the weights of the transformer's golden `qwen-edit-2511`.
 
-`samples-qwen-edit` has what qwen_samples.py stores, and `reference_k` [C,1,H,W], the latents that the
-pipeline's autoencoder would make of picture k in the size that the pipeline chooses for its shape. The
-area of pictures is AREA, not 1024 squared.
+`samples-qwen-edit` has what qwen_samples.py stores, and `reference_k` [C,1,H,W], the latents that
+the pipeline's autoencoder would make of picture k in the size that the pipeline chooses for its
+shape. The area of pictures is AREA, not 1024 squared.
 """
 import golden
 import PIL.Image

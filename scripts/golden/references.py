@@ -1,9 +1,9 @@
 """Reference pictures as the autoencoders of pipelines that edit get them.
 
 `references` holds pictures `picture_i` u8 [H,W,3] and what the pipelines' own image processors make
-of them, `pixels_i` u8 [h,w,3]: of Kontext and Qwen-Image-Edit (kind 0) VaeImageProcessor's, with the
-size that the pipeline asks for; of FLUX.2 (kind 1) Flux2ImageProcessor's, with SIDE x SIDE as the
-area to which larger pictures shrink. `kinds` lists [kind, H, W, h, w].
+of them, `pixels_i` u8 [h,w,3]: of Kontext and Qwen-Image-Edit (kind 0) VaeImageProcessor's, with
+the size that the pipeline asks for; of FLUX.2 (kind 1) Flux2ImageProcessor's, with SIDE x SIDE as
+the area to which larger pictures shrink. `kinds` lists [kind, H, W, h, w].
 """
 import json
 

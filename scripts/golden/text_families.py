@@ -2,15 +2,15 @@
 two (template, crop, mask; pooled), Qwen-Image's (template, crop, mask), Wan's (cleaned, mask),
 FLUX's two (pooled, equal to HunyuanVideo's; all tokens), LTX-Video's before 0.9.5 (states of
 padding dropped) and from then on (mask), Z-Image's (chat template, mask), and FLUX.2's (klein: an
-empty thought, states of three layers and of padding; dev: padding in front, and in `right_1` that of
-the prompt 1 with padding behind).
+empty thought, states of three layers and of padding; dev: padding in front, and in `right_1` that
+of the prompt 1 with padding behind).
 
 `hunyuanvideo-llama`, `hunyuanvideo-clip`, `qwen-image-text`, `wan-text`, `flux-t5`, `ltx-text`,
-`ltx-condition-text`, `z-image-text`, `flux2-text` and `flux2-dev-text` hold a tiny encoder and its `tokenizer` (tokenizer.json)
-each, and of every prompt `prompts` [i]: `ids_i` and `mask_i` as the encoder got them, padded,
-and the pipeline's result: `states_i` [n,D], the rows that its mask leaves, or `pooled_i` [D].
-`template` is the pipeline's own, or what the tokenizer makes of its `chat_template`, which has the
-parts of Qwen3's or Mistral's that a single prompt reaches.
+`ltx-condition-text`, `z-image-text`, `flux2-text` and `flux2-dev-text` hold a tiny encoder and its
+`tokenizer` (tokenizer.json) each, and of every prompt `prompts` [i]: `ids_i` and `mask_i` as the
+encoder got them, padded, and the pipeline's result: `states_i` [n,D], the rows that its mask
+leaves, or `pooled_i` [D]. `template` is the pipeline's own, or what the tokenizer makes of its
+`chat_template`, which has the parts of Qwen3's or Mistral's that a single prompt reaches.
 
 Of the 100 captions `captions`, most of them odd, those three hold `caption_ids` [100,512] and
 `caption_sums` [100,D]: the sums of a caption's states, row i times `row_weights` [i].
@@ -26,8 +26,9 @@ import tempfile
 
 import torch
 import transformers
-from diffusers import (Flux2KleinPipeline, Flux2Pipeline, FluxPipeline, HunyuanVideoPipeline, LTXConditionPipeline, LTXPipeline,
-                       QwenImagePipeline, WanPipeline, ZImagePipeline)
+from diffusers import (Flux2KleinPipeline, Flux2Pipeline, FluxPipeline, HunyuanVideoPipeline,
+                       LTXConditionPipeline, LTXPipeline, QwenImagePipeline, WanPipeline,
+                       ZImagePipeline)
 from diffusers.pipelines.flux2 import pipeline_flux2
 from diffusers.pipelines.hunyuan_video import pipeline_hunyuan_video
 from diffusers.pipelines.wan.pipeline_wan import prompt_clean
@@ -46,12 +47,15 @@ MISTRAL_CHAT = ("{{- bos_token + '[SYSTEM_PROMPT]' + messages[0].content[0].text
                 "'[/SYSTEM_PROMPT]' }}{{- '[INST]' + messages[1].content[0].text + '[/INST]' }}")
 CHATS = ["<|im_start|>system\n</think><think>", "{}", "{{ 'a' }} {% if %} \\n", " \t\r\n ",
          "\u00e9\u0301"]
-PARTS = ["", " ", "\n", "\t", "a", "A dog, 4k", "caf\u00e9", "cafe\u0301", "\u732b\u306f\u3044\u308b",
-         "\U0001f431", "\U0001f468\u200d\U0001f469\u200d\U0001f467", "\U0001f1e9\U0001f1ea",
+PARTS = ["", " ", "\n", "\t", "a", "A dog, 4k", "caf\u00e9", "cafe\u0301",
+         "\u732b\u306f\u3044\u308b", "\U0001f431", "\U0001f468\u200d\U0001f469\u200d\U0001f467",
+         "\U0001f1e9\U0001f1ea",
          "\u0645\u0631\u062d\u0628\u0627 \u05e9\u05dc\u05d5\u05dd", "\ufeffbom", "\u00a0\u2003x",
-         "\x01\x7f", "<|im_end|>", "<|im_start|>assistant\n<think>", "</think>", "<think>\n\n</think>",
-         "<|endoftext|>", "{}", "{{ messages }}{% raw %}", "%s %d \\n", "&amp;lt;b&gt;", "a\r\nb",
-         "https://example.org/?q=1&r=2#x", "x" * 60, "1234567890" * 4, "\uff21\uff22 \ufb01", "...!!!???"]
+         "\x01\x7f", "<|im_end|>", "<|im_start|>assistant\n<think>", "</think>",
+         "<think>\n\n</think>", "<|endoftext|>", "{}", "{{ messages }}{% raw %}", "%s %d \\n",
+         "&amp;lt;b&gt;", "a\r\nb",
+         "https://example.org/?q=1&r=2#x", "x" * 60, "1234567890" * 4, "\uff21\uff22 \ufb01",
+         "...!!!???"]
 LETTERS = list(string.ascii_letters + string.digits + string.punctuation + " \n")
 WIDTHS = dict(hidden_size=32, intermediate_size=64, num_attention_heads=4)
 
@@ -250,7 +254,8 @@ def chat(special):
 def captions():
     """Returns 100 captions: odd ones, two of them joined, and lengths around the limit of 512."""
     short = PARTS + [a + " " + b for a, b in zip(PARTS, PARTS[7:] + PARTS[:7])]
-    long = ["b" * n for n in range(490, 515)] + [p * 200 for p in ("a cat. ", "\u732b", "\n \n", "<think>")]
+    long = ["b" * n for n in range(490, 515)]
+    long += [p * 200 for p in ("a cat. ", "\u732b", "\n \n", "<think>")]
     found = list(dict.fromkeys(short + long))
     more = (f"{k}: " + PARTS[k] * 3 for k in range(len(PARTS)))
     return (found + list(more))[:100]
@@ -273,8 +278,8 @@ def in_chat(tok, prompt, thinking):
 
 
 def many(tokens, encode):
-    """The ids and the sums of the states of all captions; `tokens` returns a caption's ids and their
-    mask, `encode` its states."""
+    """The ids and the sums of the states of all captions; `tokens` returns a caption's ids and
+    their mask, `encode` its states."""
     weights, ids, sums = golden.draw("row_weights", (512,)), [], []
     for caption in captions():
         ids.append(tokens(caption)[0].to(torch.int16))
@@ -364,7 +369,8 @@ def flux2_dev(out):
             pipeline_flux2.format_input([prompt]), padding="max_length", truncation=True,
             max_length=512, return_dict=True, return_tensors="pt")
         return got["input_ids"][0], got["attention_mask"][0]
-    t, prompts = many(tokens, encode), PROMPTS[:2] + ["an [IMG] [[IMG]IMG] <s>[INST]x"] + PROMPTS[3:]
+    t = many(tokens, encode)
+    prompts = PROMPTS[:2] + ["an [IMG] [[IMG]IMG] <s>[INST]x"] + PROMPTS[3:]
     for i, prompt in enumerate(prompts):
         t[f"ids_{i}"], t[f"mask_{i}"] = tokens(prompt)
         t[f"states_{i}"] = encode(prompt)

@@ -10,8 +10,9 @@ Pictures of 6 and of 15 tokens are filled up to 32, one of 32 is not; prompts of
 in a batch are filled up to 32 and to 64. The class takes lists, so no sample sees another one.
 
 The file "zimage-first" has the case `base` of weights in a file of Z-Image's authors, which
-diffusers' converter reads. The file "zimage-names" holds a LoRA in the first authors' names, `theirs/<tensor>`, and the tensors
-that diffusers' reader of other trainers' files returns for it, `ours/<tensor>`.
+diffusers' converter reads. The file "zimage-names" holds a LoRA in the first authors' names,
+`theirs/<tensor>`, and the tensors that diffusers' reader of other trainers' files returns for it,
+`ours/<tensor>`.
 """
 import golden
 import torch
