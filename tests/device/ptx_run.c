@@ -412,7 +412,7 @@ int ptx_run(ptx *p, const char *name, const void *args, size_t bytes, uint64_t f
     f->runs++;
     fenv_t own;
     fegetenv(&own);
-    fesetenv(FE_DFL_ENV);                      /* a GPU keeps subnormals, which this thread may not */
+    fesetenv(FE_DFL_ENV);                    /* a GPU keeps subnormals, which this thread may not */
     for (uint64_t b = 0; b < blocks && !m->rc; b++)
         run_block(m, f, first + (backwards ? blocks - 1 - b : b), backwards);
     fesetenv(&own);

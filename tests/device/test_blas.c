@@ -289,8 +289,8 @@ static void test_bias(void **state)
     }
 }
 
-/* A refused GELU with a bias is reported, and the ops that cuda.c runs in its place fall back from a
- * product with a bias to a product. */
+/* A refused GELU with a bias is reported, and the ops that cuda.c runs in its place fall back from
+ * a product with a bias to a product. */
 static void test_gelu_without_epilogues(void **state)
 {
     vt_dev d = { .compute = VC_BF16 };

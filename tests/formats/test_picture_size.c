@@ -1,5 +1,5 @@
-/* test_picture_size.c - sizes of pictures and clips are read from their headers, of every prefix and
- * of every file with one wrong byte without harm, in memory and from a file alike. */
+/* test_picture_size.c - sizes of pictures and clips are read from their headers, of every prefix
+ * and of every file with one wrong byte without harm, in memory and from a file alike. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

@@ -9,11 +9,12 @@ static const char TEXT[] =
     "{\"sample\":7,\"id\":\"00000123456789ab\",\"variant\":2,\"path\":\"clips/\\u00e9 7.mp4\","
     "\"type\":\"video\",\"captions\":[{\"text\":\"a \\\"red\\\" ball \xc3\xa9\",\"keys\":["
     "\"00112233445566778899aabbccddeeff\",\"10112233445566778899aabbccddeeff\"]},{\"text\":\"\","
-    "\"keys\":[]}],\"empty\":[\"50112233445566778899aabbccddeeff\"],\"source\":{\"w\":640,\"h\":360,\"fps\":29.97},\"draws\":{\"a\":[0.5,-1e-3],"
-    "\"b\":{}},\"key\":\"0.57\",\"target\":[8,16],\"flip\":false,\"frames\":[0,2,4,6],"
-    "\"fps\":29.97,\"latent\":[3,4,5],\"tokens\":60,"
-    "\"latent_key\":\"20112233445566778899aabbccddeeff\",\"conditions\":{"
-    "\"image\":\"30112233445566778899aabbccddeeff\",\"mask\":\"40112233445566778899aabbccddeeff\"},"
+    "\"keys\":[]}],\"empty\":[\"50112233445566778899aabbccddeeff\"],\"source\":{\"w\":640,"
+    "\"h\":360,\"fps\":29.97},\"draws\":{\"a\":[0.5,-1e-3],\"b\":{}},\"key\":\"0.57\","
+    "\"target\":[8,16],\"flip\":false,\"frames\":[0,2,4,6],\"fps\":29.97,"
+    "\"latent\":[3,4,5],\"tokens\":60,\"latent_key\":\"20112233445566778899aabbccddeeff\","
+    "\"conditions\":{\"image\":\"30112233445566778899aabbccddeeff\","
+    "\"mask\":\"40112233445566778899aabbccddeeff\"},"
     "\"weight\":0.25,\"extra\":{\"note\":\"x\"}}";
 
 static const vf_bytes key = { (const uint8_t *)KEY, sizeof KEY - 1 };

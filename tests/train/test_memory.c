@@ -325,8 +325,9 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cheapest), cmocka_unit_test(test_tries), cmocka_unit_test(test_too_much),
-        cmocka_unit_test(test_no_memory), cmocka_unit_test(test_blocks_below),
+        cmocka_unit_test(test_cheapest), cmocka_unit_test(test_tries),
+        cmocka_unit_test(test_too_much), cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_blocks_below),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,5 +1,6 @@
-/* test_train_priors.c - datasets that hold the model in place: targets and losses as the traces have
- * them, the same training however the steps are divided and after a resume, and what is refused. */
+/* test_train_priors.c - datasets that hold the model in place: targets and losses as the traces
+ * have them, the same training however the steps are divided and after a resume, and what is
+ * refused. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -271,8 +272,9 @@ static void test_refused(void **state)
         free(set);
     }
     vc_err err;
-    char *alone = vc_format("--latents %s/set.lmdb:prior=1 --output_dir %s/none --max_train_steps 1 "
-                            "--dit_width 32 --dit_layers 1 --dit_heads 2", dir, dir);
+    char *alone = vc_format("--latents %s/set.lmdb:prior=1 --output_dir %s/none "
+                            "--max_train_steps 1 --dit_width 32 --dit_layers 1 --dit_heads 2", dir,
+                            dir);
     if (run_bare(alone, &err) != VC_EUSAGE || !strstr(err.text, "give one that is learned"))
         fail_msg("%s", err.text);
     free(alone);

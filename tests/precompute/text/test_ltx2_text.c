@@ -105,7 +105,8 @@ static void needs_connectors(void **state)
 
     (void)state;
     put_tokenizer(&f);
-    assert_fails(text_open(&t, &text_gemma3, &o, &info, &err), VC_EINVAL, &err, "no folder of connectors");
+    assert_fails(text_open(&t, &text_gemma3, &o, &info, &err), VC_EINVAL, &err,
+                 "no folder of connectors");
     assert_null(t);
     tf_close(&f);
 }

@@ -345,8 +345,8 @@ static void chat_templates(void **state)
 
 /* ---- the side of padding ---- */
 
-/* Padding of FLUX.2 dev's prompts is in front, unless the tokenizer's files have it behind. Texts of
- * both have other keys. */
+/* Padding of FLUX.2 dev's prompts is in front, unless the tokenizer's files have it behind. Texts
+ * of both have other keys. */
 static void padding_sides(void **state)
 {
     static const char *const sides[] = { "\"left\"", "\"right\"", "\"up\"" };

@@ -273,7 +273,8 @@ static void test_peft_folder(void **state)
         assert_int_equal(vc_file_write(config, configs[i], strlen(configs[i]), &err), 0);
         int rc = vtrain_lora_open(&lora, dir, &err);
         if (i) {
-            assert_fails(rc, VC_EFORMAT, &err, "adapter_config.json, but the file has no magnitudes");
+            assert_fails(rc, VC_EFORMAT, &err,
+                         "adapter_config.json, but the file has no magnitudes");
         } else {
             assert_int_equal(rc, 0);
             assert_int_equal(vtrain_lora_get(lora, MODULE, &p, &err), 0);
