@@ -303,7 +303,8 @@ static const char *const other_words[] = {
     "shard partition divide split", "filter query where subset select", "cmp diff",
     "rank best versus compare",
     "convert save write export", "load read import", "download clone fetch copy sync pull",
-    "upload send push", "compact clean vacuum prune gc", "ema mean soup blend average", "help --help", "version --version",
+    "upload send push", "compact clean vacuum prune gc", "ema mean soup blend average",
+    "help --help", "version --version",
 };
 
 /* The verb that a word may mean, or NULL. */

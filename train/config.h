@@ -130,7 +130,7 @@ typedef struct vtrain_config {
     /* machine */
     char *device;
     int64_t threads, workers;
-    int kernels;                              /* index into auto|plain|avx2|avx512|avx512_bf16|amx */
+    int kernels;                              /* in auto|plain|avx2|avx512|avx512_bf16|amx */
     int mixed_precision;                      /* vtrain_precision */
     int gradient_checkpointing;               /* vtrain_remat */
     int64_t memory_limit;                     /* bytes; 0: all free memory */

@@ -86,8 +86,8 @@ const vc_foreign vc_ignored_flags[] = {
          "tpu_env gpu_ids num_cpu_threads_per_process "
          "deepspeed_multinode_launcher deepspeed_exclusion_filter deepspeed_inclusion_filter",
          LAUNCHER),
-    ONLY("1", "num_machines nnodes", "ranks come from mpirun or srun: mpirun -np N -H HOSTS starts them "
-         "on several machines"),
+    ONLY("1", "num_machines nnodes", "ranks come from mpirun or srun: mpirun -np N -H HOSTS starts "
+         "them on several machines"),
     ONLY("0", "machine_rank node_rank", "mpirun or srun starts the processes of all machines"),
     ONLY("none|None|false|False", "offload_optimizer_device offload_param_device "
          "fsdp_offload_params", "state is not moved to the host: --optimizer adamw8bit, --parallel "
@@ -421,8 +421,8 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(0, "stabilize", OPTIMIZER),
     REFUSED(1, "prodigy_steps", OPTIMIZER),
     REFUSED(1, "grad_clip_method", "gradients are clipped to --max_grad_norm alone"),
-    REFUSED(1, "ema_update_interval ema_update_step_interval", "the average of --use_ema is taken at "
-            "every step: for an interval of N steps write --ema_decay D^(1/N)"),
+    REFUSED(1, "ema_update_interval ema_update_step_interval", "the average of --use_ema is taken "
+            "at every step: for an interval of N steps write --ema_decay D^(1/N)"),
     REFUSED(0, "flow_schedule_auto_shift", LOSS),
     REFUSED(1, "audio_flow_schedule_shift image_shift cfg scheduler_scale", LOSS),
     REFUSED(0, "quantize_activations", FP8),

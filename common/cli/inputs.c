@@ -66,8 +66,8 @@ static const struct { const char *names; vc_input_kind kind; const char *say; } 
             "layout_bboxes lyrics bpm keyscale timesignature vocal_language src_audio src_latents "
             "duration repainting_* residual negative_residual text_ids frame_hiddens "
             "latent_chunks task_type model_type max_audio_duration context_latents",
-            "an input of a model that no family here has (MiniMax, ACE-Step, ...), or one that is not "
-            "trained (LTX-2's keyframes and references): " RENAME),
+            "an input of a model that no family here has (MiniMax, ACE-Step, ...), or one that is "
+            "not trained (LTX-2's keyframes and references): " RENAME),
     REFUSED("edit_image_* edit_rope_interpolation zero_cond_t vlm_image "
             "input_video prompt negative_prompt seed rand_device height width num_frames "
             "frame_rate num_inference_steps cfg_scale cfg_merge denoising_strength sigma_shift "

@@ -86,8 +86,9 @@ _Noreturn void vc_comm_abort(vc_comm *c, int status);
 
 /* Agrees on one result: 0 if every rank passes 0. Else all ranks get the code and the text of the
  * lowest rank that failed, with "rank 3: " in front unless all failed, of which ranks with VC_ESTOP
- * are none; a failure takes precedence over VC_ESTOP. With VC_ESTOP all ranks' stop flags (progress.h) have the signal of the lowest
- * rank that got one. If communication fails here, the run is aborted. */
+ * are none; a failure takes precedence over VC_ESTOP. With VC_ESTOP all ranks' stop flags
+ * (progress.h) have the signal of the lowest rank that got one. If communication fails here, the
+ * run is aborted. */
 int vc_comm_agree(vc_comm *c, int rc, vc_err *err);
 
 /* Copies n bytes of rank `root` to all ranks. */

@@ -80,8 +80,8 @@ int cuda_graph_supports(size_t version, vc_err *err)
     return vc_fail(err, VC_EINVAL, "cuDNN %zu.%zu.%zu is too old: 9.16 is needed, since "
                    "attention's gradient reads outside its tensors in CUDA graphs before 9.15.1 "
                    "unless the number of keys is a multiple of 128, and 9.10.0 and 9.10.1 have "
-                   "other faults. Install a newer one (pip: nvidia-cudnn-cu13) and put its folder into "
-                   "LD_LIBRARY_PATH", version / 10000, version / 100 % 100, version % 100);
+                   "other faults. Install a newer one (pip: nvidia-cudnn-cu13) and put its folder "
+                   "into LD_LIBRARY_PATH", version / 10000, version / 100 % 100, version % 100);
 }
 
 int cuda_graph_describe(cudnnBackendDescriptor_t *device, const char *json, vc_err *err)

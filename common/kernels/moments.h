@@ -1,5 +1,5 @@
-/* moments.h - state of an optimiser in fewer bits than f32: bf16 with stochastic rounding, and codes
- * of eight bits. The CPU backend computes with these functions too.
+/* moments.h - state of an optimiser in fewer bits than f32: bf16 with stochastic rounding, and
+ * codes of eight bits. The CPU backend computes with these functions too.
  *
  * Stochastic rounding rounds up with the probability that makes the expected value exact, so that
  * updates below half a unit of the last place are not lost. Its draws are a function of a counter
@@ -14,8 +14,8 @@
  *     10^(j - top) (0.1 + 0.9 (n - 2^j + 0.5) / 2^j)      n = first .. 2^(top+1) - 1
  *
  * and the level below all these is 0, the one above is 1. A first moment (m) has a sign and top 6;
- * a second one (v), which is never negative, has none and top 7. Codes count the values in ascending
- * order. */
+ * a second one (v), which is never negative, has none and top 7. Codes count the values in
+ * ascending order. */
 #ifndef COMMON_KERNELS_MOMENTS_H
 #define COMMON_KERNELS_MOMENTS_H
 

@@ -58,7 +58,8 @@ vt_tensor *nn_self_attention(vt_ctx *g, vt_tensor *x, const nn_attention *w, con
 vt_tensor *nn_halves_attention(vt_ctx *g, vt_tensor *x, const nn_attention *w, const nn_heads *h,
                                vt_tensor *kv_len);
 
-/* Does the same as nn_self_attention but for the last linear layer: the results of all heads, [B,N,D]. */
+/* Does the same as nn_self_attention but for the last linear layer: the results of all heads,
+ * [B,N,D]. */
 vt_tensor *nn_heads_attention(vt_ctx *g, vt_tensor *x, const nn_attention *w, const nn_heads *h,
                               vt_tensor *kv_len);
 /* The queries of x [B,N,D] see the keys of text [B,n,..]: [B,N,D]. */

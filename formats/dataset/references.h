@@ -1,5 +1,6 @@
 /* references.h - the sizes of a sample's reference pictures, from the list `references` of its
- * record (docs/format.md). Other values have the clip's rows and columns; a reference has its own. */
+ * record (docs/format.md). Other values have the clip's rows and columns; a reference has its
+ * own. */
 #ifndef FORMATS_DATASET_REFERENCES_H
 #define FORMATS_DATASET_REFERENCES_H
 

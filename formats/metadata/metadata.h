@@ -43,12 +43,12 @@
  *             (or DiffSynth's control_video), mask_file_path, input_image
  * A path with backslashes is read as one with slashes where only that file exists.
  * In a Parquet or Arrow file, the medium may be bytes, or a struct {bytes, path}; if no column has
- * one of the names above, it is the only column that has bytes. The path of such a row is the file's
- * name, '/', and the last part of `path`, or else the row's number in the file. A shell's pattern
- * that ends in .parquet, .arrow or .feather names several files.
- * A medium may be a folder: the pictures in it are the frames of a video.
- * The reason why a row is unusable is in its `bad`, so that the reader can count and report the
- * row; only a file that is no such list fails as a whole. */
+ * one of the names above, it is the only column that has bytes. The path of such a row is the
+ * file's name, '/', and the last part of `path`, or else the row's number in the file. A shell's
+ * pattern that ends in .parquet, .arrow or .feather names several files. A medium may be a folder:
+ * the pictures in it are the frames of a video. The reason why a row is unusable is in its `bad`,
+ * so that the reader can count and report the row; only a file that is no such list fails as a
+ * whole. */
 #ifndef FORMATS_METADATA_METADATA_H
 #define FORMATS_METADATA_METADATA_H
 
@@ -146,7 +146,7 @@ typedef struct vf_metadata_opts {
                                           VC_EUSAGE if no list in the folder uses them */
     bool allow_empty_captions;         /* true: a row without a caption gets the empty one; false:
                                           such a row is bad, and a list of only such rows fails */
-    const char *default_caption;       /* --default_caption, or NULL: caption of a row without one */
+    const char *default_caption;       /* --default_caption, or NULL: that of a row without one */
     bool caption_lines;                /* --caption_lines: each line of a .txt or .caption file that
                                           is not blank is a caption */
     bool plain_folders;                /* --no_folder_repeats: subfolders named "N_name" are like
@@ -169,9 +169,9 @@ void vf_metadata_free(vf_metadata *m);           /* m may be all-zero */
 
 /* The file beside the row's medium; NULL: the row has none of that kind. */
 const vf_side *vf_row_side(const vf_row *r, vf_beside which);
-/* Fills `references` of a row from its columns, whose paths are relative to dir. VC_ENOMEM alone ends
- * the reading: a column of another form makes n_references -1, which a mode that needs references
- * refuses. Lists' rows are read so; of a row elsewhere the caller frees them. */
+/* Fills `references` of a row from its columns, whose paths are relative to dir. VC_ENOMEM alone
+ * ends the reading: a column of another form makes n_references -1, which a mode that needs
+ * references refuses. Lists' rows are read so; of a row elsewhere the caller frees them. */
 int vf_row_read_references(vf_row *r, const cJSON *o, const char *dir, vc_err *why);
 void vf_row_free_references(vf_row *r);
 /* Returns the place of the medium's bytes; its strings are borrowed from the row. */

@@ -333,8 +333,8 @@ static int preserve_row(vf_row *r, const char *trigger, const char *class, vc_er
         return vc_no_memory(err);
     for (int i = 0; i < r->n_captions && !rc; i++) {
         if (!strstr(r->captions[i], trigger))
-            return vc_fail(err, VC_EUSAGE, "--preserve: row %lld, %.200s: the caption \"%.80s\" has "
-                           "no \"%.80s\": write it there, or give --trigger_word too",
+            return vc_fail(err, VC_EUSAGE, "--preserve: row %lld, %.200s: the caption \"%.80s\" "
+                           "has no \"%.80s\": write it there, or give --trigger_word too",
                            (long long)r->row, r->path, r->captions[i], trigger);
         r->preserved[i] = strdup(r->captions[i]);
         rc = r->preserved[i] ? replace(&r->preserved[i], trigger, class, err) : vc_no_memory(err);

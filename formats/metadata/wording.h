@@ -14,10 +14,10 @@
  * (kohya's sd-scripts, BaseDataset.process_caption, does 1 to 3 at each visit; ai-toolkit's
  * inject_trigger_into_prompt 4.)
  *
- * Draws are those of rng.h: key = seed, id = the row's id, variant = place of the caption in the row
- * * 256 + place of the variant, purpose VC_DRAW_WORDING: for each wildcard one, then the permutation
- * (Fisher-Yates from the top), then one for each tag that may be left out. So a caption keeps its
- * variants when the list changes elsewhere. */
+ * Draws are those of rng.h: key = seed, id = the row's id, variant = place of the caption in the
+ * row * 256 + place of the variant, purpose VC_DRAW_WORDING: for each wildcard one, then the
+ * permutation (Fisher-Yates from the top), then one for each tag that may be left out. So a caption
+ * keeps its variants when the list changes elsewhere. */
 #ifndef FORMATS_METADATA_WORDING_H
 #define FORMATS_METADATA_WORDING_H
 
@@ -32,8 +32,8 @@ typedef struct vf_wording {
     int64_t keep_tokens;
     char *separator;                   /* NULL: "," */
     char *keep_separator, *second_separator;
-    int64_t variants;                  /* of each caption, up to 64; 0: 10 where tags are shuffled or
-                                        * dropped or wildcards are drawn, else 1 */
+    int64_t variants;                  /* of each caption, up to 64; 0: 10 where tags are shuffled
+                                        * or dropped or wildcards are drawn, else 1 */
     uint64_t seed;
 } vf_wording;
 

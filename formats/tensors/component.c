@@ -323,8 +323,8 @@ static int check_layout(const vf_layout *l, const char *class, const char *path,
                        class ? class : "");
     if (!class || !strcmp(l->class, class) || (l->also && !strcmp(l->also, class)))
         return 0;
-    return vc_fail(err, VC_EUSAGE, "%s: the file holds %s, not %s: give one of %s, or its folder", path,
-                   l->class, class, class);
+    return vc_fail(err, VC_EUSAGE, "%s: the file holds %s, not %s: give one of %s, or its folder",
+                   path, l->class, class, class);
 }
 
 /* Reads the config.json in the folder of a file; *out is NULL if there is none. */

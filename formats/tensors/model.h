@@ -25,8 +25,8 @@ const vf_view *vf_model_at(const vf_model *m, int i);                /* in name 
  * so that frozen weights are not copied if the device and their alignment allow borrowing. */
 vt_source vf_model_source(const vf_model *m);
 /* Fails with VC_EMISMATCH and names a tensor of m that p does not hold. Tensors named in `spare`
- * (NULL-ended, or NULL) may be missing in p: a '*', as in "decoder.*" or "blocks.*.norm", stands for
- * any characters. */
+ * (NULL-ended, or NULL) may be missing in p: a '*', as in "decoder.*" or "blocks.*.norm", stands
+ * for any characters. */
 int vf_model_all_bound(const vf_model *m, vt_params *p, const char *const *spare, vc_err *err);
 /* Sets *k to XXH3-128 over the tensors in name order (name, type, shape, bytes), the weights' part
  * of a fingerprint. Reads every byte. VC_ESTOP when *stop is set; stop may be NULL. */

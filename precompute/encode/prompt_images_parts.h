@@ -33,8 +33,8 @@ struct vprep_image {
 int prompt_find_file(prompt_picture *m, const vprep *p, int i, const char *column, vc_err *err);
 /* Hashes a picture's file, which must not change meanwhile. */
 int prompt_hash(prompt_picture *m, vc_err *err);
-/* Chooses the bucket that a video, or a still, of the picture's shape and `frames` frames has, or the
- * row's height and width. */
+/* Chooses the bucket that a video, or a still, of the picture's shape and `frames` frames has, or
+ * the row's height and width. */
 int prompt_choose(const vprep *p, const cJSON *row, const media_info *info, bool video,
                   int frames, vb_choice *c, vc_err *err);
 /* Sets the row's number of frames n, rounded up to whole latent frames. */

@@ -1,10 +1,11 @@
 /* prompt_targets.h - the clips or stills that samples of validation prompts are compared with: the
- * column target_path, relative to the list; in a list with columns of reference pictures image_path.
+ * column target_path, relative to the list; in a list with columns of reference pictures
+ * image_path.
  *
  * A target is cut to the row's height and width, else to the bucket of its shape, and has the row's
- * num_frames where the file has as many, else as many as the run's clips have at most. It is encoded
- * as a clip of the dataset, and the record of the prompt has its key as `target` of `conditions`.
- * Models do not see it: vtrain puts it beside the samples. */
+ * num_frames where the file has as many, else as many as the run's clips have at most. It is
+ * encoded as a clip of the dataset, and the record of the prompt has its key as `target` of
+ * `conditions`. Models do not see it: vtrain puts it beside the samples. */
 #ifndef PRECOMPUTE_ENCODE_PROMPT_TARGETS_H
 #define PRECOMPUTE_ENCODE_PROMPT_TARGETS_H
 

@@ -1,6 +1,6 @@
 /* encoder_llm.c - prompts through LLaMA (HunyuanVideo), Qwen2.5-VL's text part (Qwen-Image; with
- * pictures encoder_qwen_vl.c), Qwen3 (Z-Image, FLUX.2 klein) and Mistral 3's text part (FLUX.2 dev):
- * see prompt.h.
+ * pictures encoder_qwen_vl.c), Qwen3 (Z-Image, FLUX.2 klein) and Mistral 3's text part (FLUX.2
+ * dev): see prompt.h.
  *
  * Padding follows the prompt and no token attends to a later one, so masked padding changes no
  * state and is not encoded. FLUX.2's transformer attends to the states of padding, which see the

@@ -1,10 +1,10 @@
 /* data.h - the training data: one or several latent datasets as one list of samples.
  *
  * Opens the datasets, checks that they fit each other and the transformer, holds samples out,
- * groups the others by stored shape, kind and target, and has the normalisation of raw latents. Opening
- * reads the headers of one latent a group and of the empty prompts, and no other values. Samples of
- * weight 0 are left out of the list. vtrain_data_fit is called once, right after open; from then on
- * several threads may use the immutable handle. */
+ * groups the others by stored shape, kind and target, and has the normalisation of raw latents.
+ * Opening reads the headers of one latent a group and of the empty prompts, and no other values.
+ * Samples of weight 0 are left out of the list. vtrain_data_fit is called once, right after open;
+ * from then on several threads may use the immutable handle. */
 #ifndef TRAIN_DATA_DATA_H
 #define TRAIN_DATA_DATA_H
 

@@ -1,5 +1,5 @@
-/* groups.c - groups samples by target and kind, then f, h, w, then the sizes of their reference pictures, so
- * that the order of the groups does not depend on the samples'. See data.h and parts.h
+/* groups.c - groups samples by target and kind, then f, h, w, then the sizes of their reference
+ * pictures, so that the order of the groups does not depend on the samples'. See data.h and parts.h
  *
  * The index of a shard has no sizes of references, so that the records of a dataset of edits are
  * read: about 10 us a sample. Other datasets' records are not. */

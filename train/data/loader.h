@@ -94,8 +94,8 @@ typedef struct vtrain_batch {
     const float *loss_scale;     /* [rows] factor of the row's loss, by its dataset */
     const bool *held;            /* [rows]: the row's dataset is not learned (sets.h) */
     bool base;                   /* the target of all rows is the base's prediction, */
-    float *target;               /* which the step writes here, of sizes dim; NULL: no group has such
-                                  * a target */
+    float *target;               /* which the step writes here, of sizes dim; NULL: no group has
+                                  * such a target */
     bool *dropped;               /* [rows]: the empty prompt replaces the row's caption, if it has
                                   * one, by a draw */
     uint64_t tokens;             /* transformer tokens of all rows, without text */

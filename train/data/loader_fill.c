@@ -105,8 +105,8 @@ static int choose_text(vtrain_loader *l, slot *s, int row, const cJSON *record,
     const int set = l->d->sample[s->row[row]].dataset;
     const bool blank = l->d->set[set].kind->blank;
     uint32_t micro = (uint32_t)s->b.micro, r = s->b.first + (uint32_t)row;
-    bool drop = !l->o.held_out &&
-                vc_train_unit(l->o.plan.seed, 0, r, micro, VC_DRAW_CAPTION_DROP) < l->o.caption_dropout;
+    double draw = vc_train_unit(l->o.plan.seed, 0, r, micro, VC_DRAW_CAPTION_DROP);
+    bool drop = !l->o.held_out && draw < l->o.caption_dropout;
 
     drop |= blank;
     s->b.dropped[row] = drop && !blank;

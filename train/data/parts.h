@@ -166,7 +166,8 @@ int vtrain_group_segments(vtrain_data *d, uint32_t sample, vc_err *err);
  * VC_EFORMAT: the caption or a key is missing or damaged. */
 int vtrain_caption_keys(const vtrain_data *d, const cJSON *record, int caption,
                         vf_key key[VTRAIN_TEXTS], vc_err *err);
-/* Those of the caption with a class in place of the trigger word. VC_ENOENT: the record has none. */
+/* Those of the caption with a class in place of the trigger word. VC_ENOENT: the record has
+ * none. */
 int vtrain_preserved_keys(const vtrain_data *d, const cJSON *record, int caption,
                           vf_key key[VTRAIN_TEXTS], vc_err *err);
 /* Those of the sample's own empty prompt, or of its dataset's. */

@@ -21,7 +21,8 @@ enum { KINDS = sizeof kinds / sizeof *kinds };
 static int wrong(const char *arg, const char *option, vc_err *err)
 {
     return vc_fail(err, VC_EUSAGE, "--latents %s: \":%s\" is no weight: give DIR:0.7, DIR:2.5, "
-                   "DIR:repeat=3, DIR:reg=1, DIR:prior=1, DIR:blank=1 or DIR:preserve=1", arg, option);
+                   "DIR:repeat=3, DIR:reg=1, DIR:prior=1, DIR:blank=1 or DIR:preserve=1", arg,
+                   option);
 }
 
 /* The number behind the name of an option, or NULL: it is another one. */

@@ -95,7 +95,8 @@ vt_source vtrain_lora_source(vtrain_lora *l, const vt_source *base, bool sizes_o
 size_t vtrain_lora_bytes(const vtrain_lora *l);
 
 /* Sets *s to the adapter with which the file's module was trained; s->factor is the one that is
- * tried first for a LoKr. VC_ENOENT: the file does not have the module. VC_EMISMATCH: its alpha or its factors cannot be trained with. */
+ * tried first for a LoKr. VC_ENOENT: the file does not have the module. VC_EMISMATCH: its alpha or
+ * its factors cannot be trained with. */
 int vtrain_lora_size(vtrain_lora *l, const char *module, vt_adapter_size *s, vc_err *err);
 /* Copies a LoRA's values into the trained pairs of one model (vt_param.model) of p. The file must
  * have every module of it, with the rank and the alpha of this run. A baked alpha is divided out of

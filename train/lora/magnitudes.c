@@ -58,8 +58,8 @@ int vtrain_lora_check_more(const vtrain_lora *l, const vtrain_lora_entry *e, vc_
     int rc = 0;
     if (e->magnitude)
         return vc_fail(err, VC_EFORMAT, "%s: module \"%s\" has %s with magnitudes (dora_scale), "
-                       "and only those of a DoRA are read: fold the file into the transformer with the "
-                       "program that made it, and give the result as --transformer", l->path,
+                       "and only those of a DoRA are read: fold the file into the transformer with "
+                       "the program that made it, and give the result as --transformer", l->path,
                        e->module, vtrain_lora_more(e));
     if (e->alpha && (vf_view_count(e->alpha) != 1 || e->alpha->dtype > VC_F64))
         return vc_fail(err, VC_EFORMAT, "%s: tensor \"%s\": an alpha is one number", l->path,

@@ -55,7 +55,8 @@ static int64_t standing_bytes(const vtrain *t)
     vt_param_bytes b = vt_params_bytes(t->params);
     size_t files = vtrain_weights_bytes(t->model.weights) +
                    vtrain_weights_bytes(t->model.low_weights);
-    return (int64_t)(b.values + b.grads + vtrain_opt_bytes(t->optim.state) + vtrain_loader_bytes(t->loader) + files +
+    return (int64_t)(b.values + b.grads + vtrain_opt_bytes(t->optim.state) +
+                     vtrain_loader_bytes(t->loader) + files +
                      vtrain_dist_bytes(t->ranks.dist));
 }
 
@@ -167,8 +168,8 @@ static int plan_group(vtrain *t, uint32_t group, int64_t most, vt_usage *use, vc
     return rc ? rc : dry(t, group, *r, use, err);
 }
 
-/* Adds the base's prediction to the work of a group whose target it is; it is a forward alone, before
- * the step, and takes no more memory. */
+/* Adds the base's prediction to the work of a group whose target it is; it is a forward alone,
+ * before the step, and takes no more memory. */
 static int add_base(vtrain *t, uint32_t group, vt_usage *use, vc_err *err)
 {
     const vtrain_group *g = vtrain_data_group(t->data, group);
@@ -426,8 +427,8 @@ int vtrain_memory_check(const vtrain *t, vc_err *err)
     remedies(t, t->plan.largest, flags, sizeof flags);
     vc_human_bytes(peak, (double)t->plan.predicted);
     vc_human_bytes(limit, (double)(t->plan.predicted - over));
-    snprintf(there, sizeof there, t->cfg.memory_limit ? "--memory_limit is %s" : "about %s are free",
-             limit);
+    snprintf(there, sizeof there,
+             t->cfg.memory_limit ? "--memory_limit is %s" : "about %s are free", limit);
     if (t->cfg.memory_limit && !t->cfg.dry_run)
         return vc_fail(err, VC_ENOMEM, "bucket %s: a peak of %s is predicted, but --memory_limit "
                        "is %s. To need less memory, give %s", bucket, peak, limit, flags);

@@ -35,8 +35,9 @@ static int open_data(vtrain *t, vtrain_data **d, const int *shards, vc_err *err)
         vc_warn(t->ui, "%s", note);
     free(note);
     if (!rc && vtrain_data_holds(*d, true) && c->training_type != VTRAIN_LORA)
-        return vc_fail(err, VC_EUSAGE, "--latents: :prior=, :blank= and :preserve= train towards the "
-                       "base, which a full finetune changes: give --training_type lora, or :reg=W");
+        return vc_fail(err, VC_EUSAGE, "--latents: :prior=, :blank= and :preserve= train towards "
+                       "the base, which a full finetune changes: give --training_type lora, or "
+                       ":reg=W");
     return rc;
 }
 

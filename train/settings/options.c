@@ -199,8 +199,8 @@ static void check_model(vtrain_config *c, vc_flags *set, bool fresh)
     check_fp8(c, set);
     if (fresh && c->transformer_high)
         vc_flags_wrong(set, "--transformer_high: the other transformer is missing: give it with "
-                       "--transformer, or both with --model; to train the one for high noise alone, "
-                       "give --transformer %s --boundary_type high", c->transformer_high);
+                       "--transformer, or both with --model; to train the one for high noise "
+                       "alone, give --transformer %s --boundary_type high", c->transformer_high);
     if (c->preset_lora_path && fresh)
         vc_flags_wrong(set, "--preset_lora_path: there are no weights to fold it into: give "
                        "--model or --transformer");

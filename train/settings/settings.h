@@ -1,6 +1,6 @@
 /* settings.h - checks the flags, takes the settings of other trainers, and gives the defaults of
- * the family. main.c calls vtrain_take_shorthand and vtrain_check before any file is opened; the run
- * calls vtrain_take_like_family and vtrain_resolve when its model is known.
+ * the family. main.c calls vtrain_take_shorthand and vtrain_check before any file is opened; the
+ * run calls vtrain_take_like_family and vtrain_resolve when its model is known.
  *
  * A contradiction is added to the errors of set, so that one run reports all of them; functions
  * return an error where they cannot go on. */

@@ -16,7 +16,8 @@ typedef struct vtrain_micro {
     /* Out, of a recorded one: the losses of its rows by the quarter that their noise is in. */
     vtrain_part_loss of_level[VTRAIN_NOISE_LEVELS];
     bool low;                                 /* out: it went to the second of two transformers */
-    /* Out, of a recorded one: the losses of its rows whose dataset is learned, and of the others. */
+    /* Out, of a recorded one: the losses of its rows whose dataset is learned, and of the
+     * others. */
     vtrain_part_loss of_kind[VTRAIN_KINDS_OF_LOSS];
 } vtrain_micro;
 /* The blocks that backward recomputes for a batch of the group. For samples that joined within the

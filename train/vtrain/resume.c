@@ -35,7 +35,8 @@ static int check_trained(const vtrain *t, const vf_safetensors *file, vc_err *er
                    lora ? "--target_name" : "--trainable_modules");
 }
 
-/* Reports that the average of --use_ema begins with the weights of the checkpoint, which has none. */
+/* Reports that the average of --use_ema begins with the weights of the checkpoint, which has
+ * none. */
 static void begin_average(vtrain *t)
 {
     t->optim.average_from = t->from.state.step;

@@ -15,7 +15,7 @@
     "--weighting_scheme bell comes nearest"
 
 #define PRESERVE                                                                                   \
-    "write vprep's --preserve \"TRIGGER=CLASS\", CLASS being diff_output_preservation_class, and "   \
+    "write vprep's --preserve \"TRIGGER=CLASS\", CLASS being diff_output_preservation_class, and " \
     "give the dataset twice: --latents DATASET --latents DATASET:preserve=W"
 
 static const vc_peer_row rows[] = {

@@ -1,6 +1,7 @@
 /* ltxtrainer.c - see peers.h: the YAML of ltx-trainer (Lightricks/LTX-2, packages/ltx-trainer,
- * docs/configuration-reference.md at ec11c166, src/ltx_trainer/config.py). Of its strategies a LoRA of the video alone is here,
- * from text or a clean first frame. Its datasets are encoded before, by vprep here. */
+ * docs/configuration-reference.md at ec11c166, src/ltx_trainer/config.py). Of its strategies a LoRA
+ * of the video alone is here, from text or a clean first frame. Its datasets are encoded before, by
+ * vprep here. */
 #include <stddef.h>
 
 #include "common/cli/peers/peers.h"
@@ -53,8 +54,8 @@ static const vc_peer_row rows[] = {
     FLAG("acceleration.mixed_precision_mode", "mixed_precision"),
     MAP("acceleration.quantization", "null>|fp8-quanto>transformer_dtype=fp8", FP8),
     NOTE("acceleration.*", BACKEND),
-    NOTE("data.preprocessed_data_root", "write --latents DATASET, which vprep makes of the clips in "
-         "--meta PATH"),
+    NOTE("data.preprocessed_data_root", "write --latents DATASET, which vprep makes of the clips "
+         "in --meta PATH"),
     FLAG("data.num_dataloader_workers", "workers"),
 
     MAP("validation.interval", "null>|*>validation_steps", ""),

@@ -115,7 +115,7 @@ extern const vc_peer_file vc_aitoolkit_file, vc_fastvideo_file, vc_ltxtrainer_fi
     FLAG("optimizer_args.weight_lr_power", "schedule_free_weight_lr_power"),                       \
     FLAG("optimizer_args.momentum", "muon_momentum"),                                              \
     FLAG("optimizer_args.nesterov", "muon_nesterov"),                                              \
-    FLAG("optimizer_args.ns_steps", "muon_iterations"),                                              \
+    FLAG("optimizer_args.ns_steps", "muon_iterations"),                                           \
     REFUSED("optimizer_args.*", "--optimizer's numbers have flags (--help optimiser)")
 
 /* Remedies that several peers have. */

@@ -62,8 +62,8 @@ static inline void tile_copy_out(const tile *t, void *p, size_t stride)
         memcpy((char *)p + i * stride, t->at[i], 64);
 }
 
-/* Sanitizers leave this and the product out, whose constant bounds are those of the tiles, and which
- * would take most of the time of the tests. */
+/* Sanitizers leave this and the product out, whose constant bounds are those of the tiles, and
+ * which would take most of the time of the tests. */
 #define TILE_PLAIN __attribute__((no_sanitize("address", "undefined")))
 
 TILE_PLAIN static inline float tile_half(uint32_t pair, int which)
