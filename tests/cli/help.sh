@@ -4,12 +4,14 @@
 most=60                         # lines
 
 # names: the flags on stdin, without other names of theirs.
-names() { grep -oE -- '^  --(\[no_\])?[a-z0-9_]+' | sed 's/^  --//; s/\[no_\]//' | LC_ALL=C sort -u; }
+names() { grep -oE -- '^  --(\[no_\])?[a-z0-9_]+' | sed 's/^  --//; s/\[no_\]//' |
+    LC_ALL=C sort -u; }
 for program in vprep vtrain; do
     expect 0 '^Flags of most runs$' $program --help
     lines=$(wc -l <"$stdout")
     [ "$lines" -le $most ] || wrong "$program --help has $lines lines"
-    sed -n '/^  --help TOPIC/,/^  --help WORD/p' "$stdout" | grep -v WORD | grep -oE '[a-z0-9]+(, *$|, |$)' |
+    sed -n '/^  --help TOPIC/,/^  --help WORD/p' "$stdout" | grep -v WORD |
+        grep -oE '[a-z0-9]+(, *$|, |$)' |
         tr -d ', ' >topics
     [ "$(wc -l <topics)" -ge 8 ] || wrong "$program --help: few topics"
     : >found
@@ -21,7 +23,8 @@ for program in vprep vtrain; do
     done <topics
     check "$program --help all" 0 $program --help all
     names <"$stdout" | grep -vxE 'config|help|version' >all
-    LC_ALL=C sort -u found | diff all - || wrong "$program: flags of --help all and of the topics differ"
+    LC_ALL=C sort -u found | diff all - ||
+        wrong "$program: flags of --help all and of the topics differ"
 done
 expect 0 '^LoRA$' vtrain --help lora
 stdout_has '^  --rank N'

@@ -84,10 +84,12 @@ rm -r Tiny-AI
 snapshot=$repo/snapshots/5555555555aa
 touch "$repo/blobs/66aa.incomplete"
 rm -r "$snapshot/text_encoder"
-expect '1 2' "5555555555aa, half downloaded: text_encoder is missing (.hf download $id. gets the rest)" \
+expect '1 2' \
+    "5555555555aa, half downloaded: text_encoder is missing (.hf download $id. gets the rest)" \
     "${run[@]}" $id --out half.lmdb
 ln -sfn ../../../blobs/66aa "$snapshot/transformer/diffusion_pytorch_model.safetensors"
-expect '1 2' "5555555555aa, half downloaded: text_encoder, transformer/diffusion_pytorch_model.safetensors are missing" \
+expect '1 2' \
+    "5555555555aa, half downloaded: text_encoder, transformer/diffusion_pytorch_model.safetensors are missing" \
     vtrain --latents set.lmdb --output_dir run --model $id --dry_run
 unset HF_HUB_CACHE
 rm -r "$HOME/.cache"

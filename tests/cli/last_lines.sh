@@ -11,7 +11,8 @@ next_of() { tail -n 1 "$stderr" | sed -n 's/^[a-z]*\( [a-z]*\)\{0,1\}: next: //p
 tiny=(--dit_width 32 --dit_layers 1 --dit_heads 2 --train_batch_size 1 --threads 1)
 
 small_set 'my data' 3
-expect 0 '' vprep --meta 'my data/metadata.json' "${sampling[@]}" --image_sample_size 64 --out set.lmdb
+expect 0 '' vprep --meta 'my data/metadata.json' "${sampling[@]}" --image_sample_size 64 \
+    --out set.lmdb
 last 1 "^vprep: next: vtrain --latents set.lmdb --output_dir run$"
 stderr_lacks 'nothing was to encode'
 expect 0 'nothing was to encode: all [0-9]* samples had been encoded before' \
@@ -35,7 +36,8 @@ stderr_has '^vtrain: step 2: [0-9]* samples* in shown/validation/step-2, after'
 last 1 '^vtrain: next: vdecode shown$'
 expect 0 '' bash -c "$(next_of)"
 last 1 '^vdecode: [1-9][0-9]* decoded; open shown/report.html, which shows them$'
-expect 0 '0 decoded: all [1-9][0-9]* had been before (--overwrite decodes again); open' vdecode shown
+expect 0 '0 decoded: all [1-9][0-9]* had been before (--overwrite decodes again); open' vdecode \
+    shown
 rm -r shown/validation/step-2
 mkdir shown/validation/step-4
 vtrain --latents set.lmdb --output_dir empty "${tiny[@]}" --max_train_steps 1 --quiet

@@ -105,8 +105,8 @@ hurt_value()
 have_ranks() { [ "${VLT_MPI:-}" = ON ] && command -v mpirun >/dev/null; }
 # fresh FROM TO: TO becomes a copy of FROM.
 fresh() { rm -rf "$2" && cp -r "$1" "$2"; }
-# gone NAME FILE...: processes whose ids the files have are gone, or go within 10 seconds: mpirun ends
-# before the ranks that it kills. NAME is put in front of what is wrong.
+# gone NAME FILE...: processes whose ids the files have are gone, or go within 10 seconds: mpirun
+# ends before the ranks that it kills. NAME is put in front of what is wrong.
 gone()
 {
     local name=$1 pid i

@@ -1,5 +1,5 @@
-# Sourced by tests of families of pictures, after check.sh, media.sh and vtrain.sh: a set of pictures
-# with two validation prompts, a tiny model in m, and what every such family shows.
+# Sourced by tests of families of pictures, after check.sh, media.sh and vtrain.sh: a set of
+# pictures with two validation prompts, a tiny model in m, and what every such family shows.
 
 # make_set PIPELINE CHANNELS GUIDANCE LONGER: six pictures of two sizes, each with a caption that is
 # LONGER characters longer than that before; prompts, of which the second has a GUIDANCE of its own;
@@ -47,8 +47,8 @@ decoded() {
     done
 }
 
-# resume_alike STEPS: a LoRA, also with frozen weights in 8 bits, and a full finetune that are cut in
-# half end with the same bits.
+# resume_alike STEPS: a LoRA, also with frozen weights in 8 bits, and a full finetune that are cut
+# in half end with the same bits.
 resume_alike() {
     local how type name
     for how in "lora --rank 2" "lora --rank 2 --transformer_dtype fp8" full-finetune; do

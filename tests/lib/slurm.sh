@@ -1,6 +1,6 @@
 # slurm.sh - a cluster of Slurm on this machine, for scripts that source it after check.sh.
 #
-#   slurm_start NODES      starts munged, slurmctld and NODES slurmd (n1, n2, ...) of 2 cores each in
+# slurm_start NODES starts munged, slurmctld and NODES slurmd (n1, n2, ...) of 2 cores each in
 #                          $dir/slurm, with a key and ports of their own; sets SLURM_CONF. Ends the
 #                          test as skipped (77) where packages are missing. The daemons end with the
 #                          test.

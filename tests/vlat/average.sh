@@ -4,14 +4,17 @@
 . "$(dirname "$0")/../lib/check.sh"
 
 need make_toy set.lmdb
-train() { vtrain --latents set.lmdb --dit_width 16 --dit_layers 1 --dit_heads 2 --train_batch_size 2 --threads 1 --checkpointing_steps 1 --learning_rate 1e-2 "$@"; }
+train() { vtrain --latents set.lmdb --dit_width 16 --dit_layers 1 --dit_heads 2 \
+    --train_batch_size 2 --threads 1 --checkpointing_steps 1 --learning_rate 1e-2 "$@"; }
 need train --output_dir full --max_train_steps 3
-lora() { vtrain --latents set.lmdb --model full/checkpoint-3 --training_type lora --rank 2 --train_batch_size 2 --threads 1 --checkpointing_steps 1 --learning_rate 1e-2 "$@"; }
+lora() { vtrain --latents set.lmdb --model full/checkpoint-3 --training_type lora --rank 2 \
+    --train_batch_size 2 --threads 1 --checkpointing_steps 1 --learning_rate 1e-2 "$@"; }
 need lora --output_dir run --max_train_steps 11
 file=pytorch_lora_weights.safetensors
 
 # ---- folders: all files of weights, without the run's state ----
-expect 0 'mean: 3 files of weights, averaged over 2 checkpoints' vlat average run/checkpoint-1 run/checkpoint-3 --out mean
+expect 0 'mean: 3 files of weights, averaged over 2 checkpoints' vlat average run/checkpoint-1 \
+    run/checkpoint-3 --out mean
 stderr_has 'run/checkpoint-1 0.5, run/checkpoint-3 0.5'
 absent mean/optimizer.safetensors mean/trainer.json
 expect 0 'no damage' vlat verify mean/$file
@@ -34,16 +37,20 @@ expect 0 . vlat average run/checkpoint-{1,2,3} --sigma_rel 0.2 --out wide
 holds wide/checksums.json "$file"
 expect 2 'exclude each other' vlat average run/checkpoint-{1,2} --beta 0.5 --weights 1,1 --out no
 for weights in 1 1,2,3 1,x 0,0 1,-1 1,2,; do
-    expect 2 "weights $weights: expected 2 numbers" vlat average run/checkpoint-{1,2} --weights=$weights --out no
+    expect 2 "weights $weights: expected 2 numbers" vlat average run/checkpoint-{1,2} \
+        --weights=$weights --out no
 done
 expect 2 'beta 1: expected a number below 1' vlat average run/checkpoint-{1,2} --beta 1 --out no
 expect 2 'sigma_rel 0.3: expected' vlat average run/checkpoint-{1,2} --sigma_rel 0.3 --out no
 
 # ---- what has no average ----
 need lora --output_dir other --max_train_steps 1 --rank 3
-expect 1 'other/checkpoint-1/.*: .* of its metadata is another' vlat average {run,other}/checkpoint-1/$file --out no
-expect 1 'vlt_network_alpha of its metadata is another' vlat average {run,other}/checkpoint-1/lora_comfyui.safetensors --out no
-expect 1 'full/checkpoint-1/.*: No such file\|full/checkpoint-1/.*no such' vlat average full/checkpoint-1 run/checkpoint-1 --out no-1
+expect 1 'other/checkpoint-1/.*: .* of its metadata is another' vlat average \
+    {run,other}/checkpoint-1/$file --out no
+expect 1 'vlt_network_alpha of its metadata is another' vlat average \
+    {run,other}/checkpoint-1/lora_comfyui.safetensors --out no
+expect 1 'full/checkpoint-1/.*: No such file\|full/checkpoint-1/.*no such' vlat average \
+    full/checkpoint-1 run/checkpoint-1 --out no-1
 expect 2 'either files or folders' vlat average run/checkpoint-1 run/checkpoint-1/$file --out no
 expect 2 'out mean exists' vlat average run/checkpoint-{1,2} --out mean
 expect 2 'out is required' vlat average run/checkpoint-{1,2}

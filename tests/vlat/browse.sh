@@ -38,8 +38,9 @@ browser=$(command -v chromium || command -v chromium-browser || command -v googl
 [ -n "$browser" ] || { echo "not tested: the page, as there is no chromium"; exit 0; }
 
 # page PAGE HASH [WIDTHS]: opens a page at a width of 1280, or at others beside each other, runs the
-# script on stdin in each when it is ready, and leaves in $log a line "done ..." with what the script
-# gave to say(). The page's console is the way out, so nothing depends on the time that it takes.
+# script on stdin in each when it is ready, and leaves in $log a line "done ..." with what the
+# script gave to say(). The page's console is the way out, so nothing depends on the time that it
+# takes.
 page()
 {
     local name=${1%.html}.test widths=(${3:-1280})
@@ -105,7 +106,8 @@ await until(() => dialog.querySelector('h2').textContent !== title);
 say('next ' + dialog.querySelector('h2').textContent);
 say('address ' + location.hash);
 END
-output_has 'done cards 50; picture 16x12; buckets 3 1×8×4 latent (667); second of 27, 1,333 samples;'
+output_has \
+    'done cards 50; picture 16x12; buckets 3 1×8×4 latent (667); second of 27, 1,333 samples;'
 output_has 'rowpathstagereason8<script>document.title='"'pwned'"'</script>.mp4probeno video'
 output_has 'focus true; right true; down true; open true 0000000000[0-9]*/000; next 0000'
 output_has 'address #b0=1&s=0.677\.'

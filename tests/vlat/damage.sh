@@ -15,8 +15,8 @@ need vlat split cog --by bucket --out cog
 need vlat export wan --to musubi --out cache
 
 # hurt SET record|latent|text|name|lost|thumb|cut: makes the folder hurt, a copy of SET whose
-# records, latents, texts or pages of thumbnails are damaged, whose latents' tensors have other names
-# (name), whose texts have other keys (lost), or whose shard is cut short.
+# records, latents, texts or pages of thumbnails are damaged, whose latents' tensors have other
+# names (name), whose texts have other keys (lost), or whose shard is cut short.
 hurt()
 {
     local in=shard edit='s/"xxh3":"..../"xxh3":"0000/g' at

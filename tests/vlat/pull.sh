@@ -108,7 +108,8 @@ same_files want.lmdb late.lmdb
 mkdir hostile.lmdb
 "$python" -c 'print("{\"a\":[" + "0," * 16000000 + "0]}", end="")' >hostile.lmdb/manifest.json
 expect 1 'hostile.lmdb/manifest.json: more than 3145728 values' \
-    bash -c '[ "$VLT_FAULT_MEMORY" = 0 ] || ulimit -v 600000; exec "$@"' - vlat pull "${url%set.lmdb}hostile.lmdb" --out no.lmdb
+    bash -c '[ "$VLT_FAULT_MEMORY" = 0 ] || ulimit -v 600000; exec "$@"' - vlat pull \
+    "${url%set.lmdb}hostile.lmdb" --out no.lmdb
 
 # the files come at the same time: the server answers only then
 serve together=$files

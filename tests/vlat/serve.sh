@@ -87,7 +87,8 @@ printf "$png" >runs/first/validation/step-10/.png
 printf "$png" >runs/first/validation/step-10/x.txt
 for path in /run/first /run/third/ /run/ /x /run/first/metrics.jsonl /run/first/file/ \
     /file/step-10/000.png \
-    /run/first/file/step-10/00{1,2,3}.png /run/first/file/step-10/.png /run/first/file/step-10/x.txt \
+    /run/first/file/step-10/00{1,2,3}.png /run/first/file/step-10/.png \
+    /run/first/file/step-10/x.txt \
     /run/first/file/step-10/../secret.png /run/first/file/step-10/..%2fsecret.png \
     /run/first/file/../secret.png /run/first/file/step-11/000.png /run/first/file/step-/000.png \
     /run/first/file/step-10/000.png/ /run/first/file/step-10%00/000.png /run/first/file/step-10 \
@@ -168,7 +169,8 @@ output_has '^vlt("0/index"'
 get 200 /my%20page.data/0/c0/1.js
 for path in /notes /my%20page.data /my%20page.data/ /my%20page.data/vlat-browse \
     /my%20page.data/0/../../notes \
-    /my%20page.data/0/none.js /my%20page.data/0//index.js /my%20page.data/0/c0 /set.lmdb/manifest.json; do
+    /my%20page.data/0/none.js /my%20page.data/0//index.js /my%20page.data/0/c0 \
+    /set.lmdb/manifest.json; do
     get 404 "$path"
 done
 done_serving
@@ -181,7 +183,8 @@ for i in 1 2; do
     echo "clip $i" >clips/$i.txt
 done
 mv clips/2.mp4 two.mp4 && ln -s ../two.mp4 clips/2.mp4
-ffmpeg -v error -f lavfi -i "testsrc=s=64x64:r=8:d=1" -frames:v 1 clips/3.png && echo a still >clips/3.txt
+ffmpeg -v error -f lavfi -i "testsrc=s=64x64:r=8:d=1" -frames:v 1 clips/3.png &&
+    echo a still >clips/3.txt
 need vprep --meta clips --out clips.lmdb --video_sample_size 64 --video_sample_n_frames 5
 size=$(stat -c %s two.mp4)
 serve clips.lmdb --browse clips.html --serve 0
@@ -195,7 +198,8 @@ get 206 /media/0/000000000001/000 -r 0-99
 output_has "^Content-Range: bytes 0-99/$size"
 get 404 /media/0/000000000002/000                  # a still
 for path in /media /media/ /media/0 /media/0/ /media/1/000000000000/000 /media/9/000000000000/000 \
-    /media/0/000000000007/000 /media/0/../notes /media/0/000000000000/000/../../../../two.mp4 /media/x; do
+    /media/0/000000000007/000 /media/0/../notes /media/0/000000000000/000/../../../../two.mp4 \
+    /media/x; do
     get 404 "$path"
 done
 echo 'the text of a secret' >clips/1.mp4           # no clip any more
@@ -215,7 +219,8 @@ get 200 /media/0/000000000063/000/reference_2
 output_has '^Content-Type: image/png'
 get 200 /media/0/000000000063/000/control
 output_has '^Content-Type: video/mp4'
-for role in reference_1 reference_3 reference_4 reference_0 reference_-1 reference_2x reference_ image \
+for role in reference_1 reference_3 reference_4 reference_0 reference_-1 reference_2x reference_ \
+    image \
     control/ / /control ../000 path target; do
     get 404 "/media/0/000000000063/000/$role"
 done

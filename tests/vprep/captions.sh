@@ -21,7 +21,8 @@ cat >"$dir/media/some.jsonl" <<'JSONL'
 JSONL
 
 run 1 none none.csv
-output_has 'none.csv: no row has a caption; found: file_path, type, words; known: the columns text, prompt, caption'
+output_has \
+    'none.csv: no row has a caption; found: file_path, type, words; known: the columns text, prompt, caption'
 absent "$dir/none"
 run 0 words none.csv --caption_column words
 output_has '2 encoded'

@@ -12,28 +12,37 @@ sed -i 's/picture [0-9], [0-9x]*/one caption/' media/metadata.json
 need make_model m HunyuanVideoImageToVideoPipeline 4
 echo '[{"prompt": "a disc", "negative_prompt": "mud", "image_path": "media/still-3.png", "num_frames": 9}]' >prompts.json
 sampling+=(--image_sample_size 64)
-prep() { vprep --meta media/metadata.json "${sampling[@]}" --model m --train_mode i2v --validation_prompts prompts.json --out "$@"; }
+prep() { vprep --meta media/metadata.json "${sampling[@]}" --model m --train_mode i2v \
+    --validation_prompts prompts.json --out "$@"; }
 
-# ---- texts of the first encoder are those of a caption with a first frame, of the second of the caption ----
+# ---- texts of the first encoder are those of a caption with a first frame, of the second of the
+# caption ----
 expect 0 '4 encoded' prep a --trace_dir trace
 stderr_lacks warning
-stderr_has '11 of 14 prompts encoded'              # LLaVA: 4 clips, "", the prompt and its negative; CLIP: one caption
+# LLaVA: 4 clips, "", the prompt and its negative; CLIP: one caption
+stderr_has '11 of 14 prompts encoded'
 need vlat verify a
 holds a/manifest.json '"class":"LlavaForConditionalGeneration"'
 holds a/manifest.json '"max_length":256,"image_embed_interleave":4'
-keys_of() { vlat show a "00000000000$1/000" | sed -n 's/.*"keys": \["\([0-9a-f]*\)", "\([0-9a-f]*\)"\].*/\'"$2"'/p'; }
-[ "$(for i in 0 1 2 3; do keys_of $i 1; done | sort -u | wc -l)" = 4 ] || wrong "captions of several clips share a text"
-[ "$(for i in 0 1 2 3; do keys_of $i 2; done | sort -u | wc -l)" = 1 ] || wrong "CLIP's texts depend on the clip"
+keys_of() { vlat show a "00000000000$1/000" |
+    sed -n 's/.*"keys": \["\([0-9a-f]*\)", "\([0-9a-f]*\)"\].*/\'"$2"'/p'; }
+[ "$(for i in 0 1 2 3; do keys_of $i 1; done | sort -u | wc -l)" = 4 ] ||
+    wrong "captions of several clips share a text"
+[ "$(for i in 0 1 2 3; do keys_of $i 2; done | sort -u | wc -l)" = 1 ] ||
+    wrong "CLIP's texts depend on the clip"
 vlat show a 000000000000/000 >record
 lacks record image_noised
-for name in input_ids_1 prompt_embeds_1 pooled_2 cond.image.pixels cond.image.mean cond.vision.pixels \
+for name in input_ids_1 prompt_embeds_1 pooled_2 cond.image.pixels cond.image.mean \
+    cond.vision.pixels \
     cond.vision.image_embeds; do
-    grep -qa "\"$name\"" <(head -c 8000 trace/000000000000-000.safetensors) || wrong "no $name in the trace"
+    grep -qa "\"$name\"" <(head -c 8000 trace/000000000000-000.safetensors) ||
+        wrong "no $name in the trace"
 done
 expect 0 'texts: reuse 11, encode 0' prep a
 stderr_has '0 encoded, 4 reused' && stderr_has '0 of 14 prompts encoded'
 
-# ---- a still is the picture of another text after its file changed; other crops make other texts ----
+# ---- a still is the picture of another text after its file changed; other crops make other texts
+# ----
 ffmpeg -v error -y -f lavfi -i 'testsrc2=s=64x64:r=1:d=1,hue=h=200' -frames:v 1 media/still-3.png
 expect 0 '1 encoded, 3 reused' prep a
 stderr_has '2 of 14 prompts encoded'               # the still's, and the validation prompt's
@@ -48,7 +57,8 @@ expect 2 'm: its transformer/config.json has no image_condition_type.*give --ima
 expect 0 '4 encoded' prep b --image_condition_type latent_concat
 same_values dense b || wrong "a flag and a file give other values"
 mv config.json m/transformer
-expect 2 'image_noise_variants: hunyuanvideo trains on first frames without noise' prep b --image_noise_variants 2
+expect 2 'image_noise_variants: hunyuanvideo trains on first frames without noise' prep b \
+    --image_noise_variants 2
 
 # ---- ranks share the texts ----
 if have_ranks; then
@@ -58,19 +68,25 @@ if have_ranks; then
     same_values fresh two || wrong "two ranks make other values"
 fi
 
-# ---- rows that cannot be encoded are skipped: the template's words in a caption, an unreadable frame ----
-sed 's/one caption/an <image> of it/;1,/an <image>/!s/an <image> of it/fine/' media/metadata.json >media/words.json
+# ---- rows that cannot be encoded are skipped: the template's words in a caption, an unreadable
+# frame ----
+sed 's/one caption/an <image> of it/;1,/an <image>/!s/an <image> of it/fine/' media/metadata.json \
+    >media/words.json
 check words 3 vprep --meta media/words.json "${sampling[@]}" --model m --train_mode i2v --out words
-stderr_has '3 encoded' && holds words/errors.jsonl 'holds <image>, which stands for the clip.s first frame'
+stderr_has '3 encoded' && holds words/errors.jsonl \
+    'holds <image>, which stands for the clip.s first frame'
 cp -r media cut && truncate -s 6000 cut/clip-0.mp4
-check cut 3 vprep --meta cut/metadata.json "${sampling[@]}" --model m --train_mode i2v --out cut.lmdb
+check cut 3 vprep --meta cut/metadata.json "${sampling[@]}" --model m --train_mode i2v \
+    --out cut.lmdb
 whole cut.lmdb || wrong "not whole without the damaged clip"
 
-# ---- the system's errors at any call on a clip: the run ends well, and the next one makes the same dataset ----
+# ---- the system's errors at any call on a clip: the run ends well, and the next one makes the same
+# dataset ----
 need prep whole
 for at in open:{1..5} read:{1..9..2}; do
     rm -rf new
-    check "$at" '0 3' fault "${at%:*}@clip-1.mp4:${at#*:}:EIO" vprep --meta media/metadata.json "${sampling[@]}" --model m \
+    check "$at" '0 3' fault "${at%:*}@clip-1.mp4:${at#*:}:EIO" vprep --meta media/metadata.json \
+        "${sampling[@]}" --model m \
         --train_mode i2v --validation_prompts prompts.json --out new
     whole new || wrong "$at: not whole"
     [ $status = 0 ] || check "after $at" 0 prep new
@@ -84,16 +100,21 @@ refused() { # refused STATUS PATTERN FLAGS...
 }
 need make_model t HunyuanVideoPipeline 4
 need make_model c CogVideoXPipeline 4
-refused 1 't/tokenizer: this tokenizer makes .* tokens of the template in front of a prompt, not 103: give the tokenizer' --tokenizer t/tokenizer
+refused 1 \
+    't/tokenizer: this tokenizer makes .* tokens of the template in front of a prompt, not 103: give the tokenizer' --tokenizer t/tokenizer
 refused 1 't/text_encoder/config.json.*model_type' --text_encoder t/text_encoder
-refused 2 'c/vae: .* AutoencoderKLCogVideoX, and models of hunyuanvideo are .*: give --vae DIR with such a VAE' --vae c/vae
-mkdir small && sed 's/56/48/' m/image_processor/preprocessor_config.json >small/preprocessor_config.json
+refused 2 \
+    'c/vae: .* AutoencoderKLCogVideoX, and models of hunyuanvideo are .*: give --vae DIR with such a VAE' --vae c/vae
+mkdir small && sed 's/56/48/' m/image_processor/preprocessor_config.json \
+    >small/preprocessor_config.json
 sed -i 's/"height": 48/"height": 56/' small/preprocessor_config.json
 refused 1 'small/preprocessor_config.json: crop_size: .*a square' --image_processor small
 sed 's/56/48/g' m/image_processor/preprocessor_config.json >small/preprocessor_config.json
-refused 1 'small/preprocessor_config.json: crop_size: pictures of 48 pixels a side, the vision model takes 56' --image_processor small
+refused 1 \
+    'small/preprocessor_config.json: crop_size: pictures of 48 pixels a side, the vision model takes 56' --image_processor small
 mv m/image_processor away
 refused 2 'image_processor is missing: m/image_processor is no folder'
 mv away m/image_processor
 sed 's/"image_path": "[^"]*", //' prompts.json >plain.json && mv plain.json prompts.json
-expect 1 'prompts.json: row 1: no image_path: texts of this model have the clip.s first frame' prep none
+expect 1 'prompts.json: row 1: no image_path: texts of this model have the clip.s first frame' \
+    prep none

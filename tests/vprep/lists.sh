@@ -116,7 +116,8 @@ refused sidecars "$dir/folder" 'its .txt caption is not UTF-8 text: UTF-16: save
 printf 'a caf\xe9' >"$dir/folder/clip-0.txt"
 printf 'a cafe' >"$dir/folder/clip-1.txt"
 check "one sidecar" 3 "${make[@]}" --meta "$dir/folder" --out "$dir/side"
-stderr_has 'metadata: 1 skipped: row 1, clip-0.mp4: its .txt caption is not UTF-8 text: byte 6 is not UTF-8 (0xe9): save it'
+stderr_has \
+    'metadata: 1 skipped: row 1, clip-0.mp4: its .txt caption is not UTF-8 text: byte 6 is not UTF-8 (0xe9): save it'
 # Damage that shows only when frames are decoded: the dataset keeps its samples.
 mkdir "$dir/late"
 for f in $(cd "$dir/media" && echo *.mp4 *.png); do
@@ -186,7 +187,8 @@ ln -s /dev/zero "$dir/endless.yaml"
 for f in media/pipe.json media/pipe.jsonl media/endless.json; do
     check "$f" 1 timeout -s KILL 10 "${make[@]}" --meta "$dir/$f" --out "$dir/a" &&
         stderr_has 'not a regular file'
-    check "$f as a plan" 1 timeout -s KILL 10 "${make[@]}" --meta "$list" --out "$dir/a" --plan "$dir/$f"
+    check "$f as a plan" 1 timeout -s KILL 10 "${make[@]}" --meta "$list" --out "$dir/a" \
+        --plan "$dir/$f"
     check "$f as prompts" 1 timeout -s KILL 10 "${make[@]}" --meta "$list" --out "$dir/n" \
         --validation_prompts "$dir/$f"
 done
@@ -210,7 +212,8 @@ check "unused, trusted" 0 "${make[@]}" --meta "$dir/media/unused.jsonl" --out "$
 for i in $(seq 40); do echo "{\"file_path\":\"clip-$((i % 2)).mp4\",\"text\":\"$i\"}"; done |
     put many.jsonl
 for f in clip-0.mp4 still-3.png; do echo damaged >"$dir/media/bad-$f"; done
-for i in $(seq 20); do echo '{"file_path":"bad-clip-0.mp4","text":"x"}'; done >>"$dir/media/many.jsonl"
+for i in $(seq 20); do echo '{"file_path":"bad-clip-0.mp4","text":"x"}'; done \
+    >>"$dir/media/many.jsonl"
 opens() { # opens FILE COMMAND...: the number of times that a command opens it
     local file=$1 n=0
     shift

@@ -52,6 +52,7 @@ cp media/641.mp4 media/hurt.mp4
 size=$(stat -c %s media/hurt.mp4)
 head -c 3000 /dev/zero | dd of=media/hurt.mp4 bs=1 seek=$((size * 2 / 3)) conv=notrunc status=none
 echo '[{"file_path": "hurt.mp4", "type": "video", "text": "abc"}]' >media/hurt.json
-expect 1 'no row of media/hurt.json can be used' vprep --meta media/hurt.json --out hurt --video_sample_size 64 \
+expect 1 'no row of media/hurt.json can be used' vprep --meta media/hurt.json --out hurt \
+    --video_sample_size 64 \
     --video_sample_n_frames 641 --video_sample_stride 1
 holds hurt/errors.jsonl '"stage":"decode".*hurt.mp4: frame [1-9][0-9][0-9] is damaged'

@@ -21,7 +21,8 @@ check verify 0 vlat verify "$dir/a"
 check again 0 vprep "${meta[@]}" --out "$dir/a" && stderr_has "0 encoded, 4 reused"
 check show 0 vlat show "$dir/a" 000000000000/000
 stdout_has "mean.*8.*2" && stdout_has "logvar.*\[1,2,"
-stdout_has 'prompt_embeds f16 \[[0-9]\{1,2\},32\]'       # T5 encodes 128 tokens; padding is not stored
+# T5 encodes 128 tokens; padding is not stored
+stdout_has 'prompt_embeds f16 \[[0-9]\{1,2\},32\]'
 
 # ---- captions and prompts past T5's tokens, which are letters here (and ". "): the plan counts
 # them and shows the end that is lost ----
@@ -63,7 +64,8 @@ check "show i2v" 0 vlat show "$dir/i2v" 000000000000/000
 stdout_has "logvar.*\[2,1,1," && stdout_has "mean.*\[2,8,1,"
 
 # ---- vdecode: the timestep and the noise may be given ----
-check decode 0 vdecode "$dir/a" --model "$dir/m" --out "$dir/one" --format png && stderr_has "4 decoded"
+check decode 0 vdecode "$dir/a" --model "$dir/m" --out "$dir/one" --format png &&
+    stderr_has "4 decoded"
 check again 0 vdecode "$dir/a" --model "$dir/m" --out "$dir/two" --format png
 check same 0 diff -r "$dir/one" "$dir/two"
 check still 0 vdecode "$dir/a" --vae "$dir/m" --out "$dir/still" --format png \
@@ -85,12 +87,14 @@ config=$dir/mix/transformer/config.json
 sed -i 's/"caption_channels": *[0-9]*/"caption_channels": 4096/' "$config"
 holds "$config" '"caption_channels": 4096'
 check "a T5 of another width" 1 vprep "${mixed[@]}" --out "$dir/c" --vae "$dir/m/vae"
-stderr_has "mix/text_encoder: its embeddings are 32 wide, but.* takes 4096 (caption_channels in.*: give --text_encoder DIR"
+stderr_has \
+    "mix/text_encoder: its embeddings are 32 wide, but.* takes 4096 (caption_channels in.*: give --text_encoder DIR"
 absent "$dir/c"
 sed -i 's/"caption_channels"/"caption"/' "$config"
 check "no width known" 0 vprep "${mixed[@]}" --out "$dir/dry" --vae "$dir/m/vae" --dry_run
 
-# ---- sizes that are no multiples of 32, and frames that are not 8k+1, are cut to those that are ----
+# ---- sizes that are no multiples of 32, and frames that are not 8k+1, are cut to those that are
+# ----
 odd=(--meta "$dir/media/metadata.json" --model "$dir/m" --out "$dir/d" --fix_sample_size 100,75
      --video_sample_n_frames 10 --video_sample_stride 1)
 check "odd sizes" 0 vprep "${odd[@]}" && whole "$dir/d" || wrong "not whole"

@@ -86,7 +86,8 @@ hide "${most[@]}"
 cp -r "$dir/a" "$dir/b"
 for how in "" --append --overwrite --rehash; do
     check "most gone $how" 1 "${make[@]}" --out "$dir/b" $how
-    output_has "5 of 9 sources of the list cannot be read (clip-0.mp4, clip-1.mp4, clip-2.mp4, ...), all in $dir/media/" &&
+    output_has \
+        "5 of 9 sources of the list cannot be read (clip-0.mp4, clip-1.mp4, clip-2.mp4, ...), all in $dir/media/" &&
         output_has allow_missing
     same "$dir/b" "most gone $how"
 done

@@ -137,7 +137,8 @@ check "unknown pipeline" 2 vprep "${meta[@]}" --out "$dir/n" --model "$dir/model
     stderr_has StableDiffusionPipeline
 check "unknown vae" 2 vprep "${meta[@]}" --out "$dir/n" --vae "$dir/model" &&
     stderr_has AutoencoderKLMochi
-check "no vae" 2 vprep "${meta[@]}" --out "$dir/n" --vae "$dir/none" && stderr_has "no such file or folder"
+check "no vae" 2 vprep "${meta[@]}" --out "$dir/n" --vae "$dir/none" &&
+    stderr_has "no such file or folder"
 check "encoder alone" 2 vprep "${meta[@]}" --out "$dir/n" --text_encoder "$dir/model" &&
     stderr_has "give --model"
 check "odd type" 2 vprep "${meta[@]}" --out "$dir/n" --vae_dtype int8 && stderr_has "bf16"

@@ -12,7 +12,8 @@ need prep --out plain
 need vprep --meta media/class.json "${sampling[@]}" --image_sample_size 64 --out class
 expect 0 '11 of 11 prompts encoded' prep --preserve 'ohwx man=man' --out both
 vlat list both --json | head -1 >record
-holds record '"captions":\[{"text":"ohwx man, picture 0, 96x64","keys":.*"preserved":\[{"text":"man, picture 0, 96x64","keys":\["[0-9a-f]*"\]}\]'
+holds record \
+    '"captions":\[{"text":"ohwx man, picture 0, 96x64","keys":.*"preserved":\[{"text":"man, picture 0, 96x64","keys":\["[0-9a-f]*"\]}\]'
 key=$(vlat list class --json | head -1 | grep -o '"captions":[^]]*\]' | grep -o '"[0-9a-f]\{32\}"')
 holds record "\"preserved\":[^]]*$key"
 expect 0 . vlat verify both
@@ -41,17 +42,24 @@ same_root both kept
 # ---- a LoRA that is held to the base's prediction for the class ----
 toy=(--dit_width 32 --dit_layers 1 --dit_heads 2 --threads 1)
 need vtrain --latents plain "${toy[@]}" --output_dir base --max_train_steps 1
-train() { vtrain --model base/checkpoint-1 --training_type lora --rank 2 --train_batch_size 1 --learning_rate 1e-2 --threads 1 --max_train_steps 8 "$@"; }
-expect 0 "both: the target is the base's prediction for the class" train --latents both --latents both:preserve=0.5 --output_dir held
+train() { vtrain --model base/checkpoint-1 --training_type lora --rank 2 --train_batch_size 1 \
+    --learning_rate 1e-2 --threads 1 --max_train_steps 8 "$@"; }
+expect 0 "both: the target is the base's prediction for the class" train --latents both \
+    --latents both:preserve=0.5 --output_dir held
 expect 0 . train --latents plain --latents class:prior=0.5 --output_dir same
 cmp -s {held,same}/checkpoint-8/pytorch_lora_weights.safetensors ||
-    [ "$(grep -o '"loss[a-z_]*":[0-9.e-]*' held/metrics.jsonl)" = "$(grep -o '"loss[a-z_]*":[0-9.e-]*' same/metrics.jsonl)" ] ||
+    [ "$(grep -o '"loss[a-z_]*":[0-9.e-]*' held/metrics.jsonl)" \
+        = "$(grep -o '"loss[a-z_]*":[0-9.e-]*' same/metrics.jsonl)" ] ||
     wrong "the runs differ"
 holds held/metrics.jsonl '"loss_prior":'
-expect 0 'warning: --latents has other priors.*preserve=1.*it was .*preserve=0.5' train --latents both --latents both:preserve=1 --output_dir held --max_train_steps 9 --resume_from_checkpoint latest
-expect 0 . train --latents both --latents both:preserve=1 --output_dir held --max_train_steps 10 --resume_from_checkpoint latest
+expect 0 'warning: --latents has other priors.*preserve=1.*it was .*preserve=0.5' train \
+    --latents both --latents both:preserve=1 --output_dir held --max_train_steps 9 \
+    --resume_from_checkpoint latest
+expect 0 . train --latents both --latents both:preserve=1 --output_dir held --max_train_steps 10 \
+    --resume_from_checkpoint latest
 output_lacks 'other priors'
-expect "1 2" 'plain: sample .*no class stands beside its captions: .*vprep --preserve' train --latents both --latents plain:preserve=1 --output_dir none
+expect "1 2" 'plain: sample .*no class stands beside its captions: .*vprep --preserve' train \
+    --latents both --latents plain:preserve=1 --output_dir none
 absent none
 
 # ---- what is refused ----

@@ -6,8 +6,8 @@
 options=(--video_sample_n_frames 161 --video_sample_stride 1 --vae_window 16
     --video_sample_size 64)
 
-# shares: the clips that are done and the shares of those in work, as one sum a line. One of two ranks
-# may end its clip before the other begins, so that lines after the first clip count too.
+# shares: the clips that are done and the shares of those in work, as one sum a line. One of two
+# ranks may end its clip before the other begins, so that lines after the first clip count too.
 shares()
 {
     sed -n 's/.*"phase":"\(clips\|decoding\)".*"done":\([0-9]*\),"within":\([0-9.]*\),.*/\2 \3/p' \

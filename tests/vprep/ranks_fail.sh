@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # mpirun vprep with a call that fails in one of two ranks, in each stage: the job ends with status 1
-# and names the cause, and no rank waits for another one. The same command then ends with the dataset
-# of an undisturbed run.
+# and names the cause, and no rank waits for another one. The same command then ends with the
+# dataset of an undisturbed run.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 . "$lib/fault.sh"
@@ -16,7 +16,8 @@ one_rank='rank=${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-0}}
 export ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0"
 while read -r rank rule; do
     rm -rf "$dir/out"
-    check "rank $rank: $rule" 1 timeout -k 1 120 "$lib/ranks.sh" 2 bash -c "$one_rank" - $rank "$rule" \
+    check "rank $rank: $rule" 1 timeout -k 1 120 "$lib/ranks.sh" 2 bash -c "$one_rank" - $rank \
+        "$rule" \
         vprep "${flags[@]}" --out "$dir/out"
     output_has '^vprep: '
     not_done "$dir/out"

@@ -23,12 +23,14 @@ has '"class":"UMT5EncoderModel"' "$dir/a" && has '"max_length":512,"width":32' "
 check again 0 vprep "${meta[@]}" --out "$dir/a" && stderr_has "0 encoded, 4 reused"
 check show 0 vlat show "$dir/a" 000000000000/000
 stdout_has "mean.*\[4,3,6,8\]" && stdout_has "logvar.*\[4,3,6,8\]"
-stdout_has 'prompt_embeds f16 \[6,32\]'           # "a & b" and the end: cleaned, padding is not stored
+# "a & b" and the end: cleaned, padding is not stored
+stdout_has 'prompt_embeds f16 \[6,32\]'
 check still 0 vlat show "$dir/a" 000000000003/000 && stdout_has "mean.*\[4,1,"
 
 # ---- a second run without --model names the model, not the differences of its encoders ----
 check forgotten 2 vprep "${meta[@]:0:${#meta[@]}-2}" --out "$dir/a"
-stderr_has "no --model: --out $dir/a has values of wan2.1: add --model $dir/m, with which they were made"
+stderr_has \
+    "no --model: --out $dir/a has values of wan2.1: add --model $dir/m, with which they were made"
 check "built-in codec" 1 vprep "${meta[@]:0:${#meta[@]}-2}" --model builtin --out "$dir/a"
 stderr_has 'vae.class: "AutoencoderKLWan" there, "BuiltinCodec" now' && stderr_lacks fingerprint
 
@@ -42,7 +44,8 @@ key() { grep -o '"fingerprint":"[0-9a-f]*"' "$1/manifest.json" | head -1; }
 [ "$(key "$dir/a")" != "$(key "$dir/tiled")" ] || wrong "tiles have the same fingerprint"
 
 # ---- back to pictures ----
-check decode 0 vdecode "$dir/a" --model "$dir/m" --out "$dir/one" --format png && stderr_has "4 decoded"
+check decode 0 vdecode "$dir/a" --model "$dir/m" --out "$dir/one" --format png &&
+    stderr_has "4 decoded"
 [ -e "$dir/one/000000000000-000-008.png" ] || wrong "a clip of 9 frames has not 9 pictures"
 
 # ---- Wan 2.2's 5B has another VAE, whose latents are 16 times smaller ----
@@ -54,7 +57,8 @@ check "show 5b" 0 vlat show "$dir/b" 000000000002/000 && stdout_has "mean.*\[4,3
 check "decode 5b" 0 vdecode "$dir/b" --model "$dir/5b" --out "$dir/two" --format png
 stderr_has "4 decoded"
 check "other vae" 1 vprep "${meta[@]}" --vae "$dir/5b" --out "$dir/c"
-stderr_has "$dir/5b/vae: one place of its latents stands for 4 frames of 16x16 pixels, but in wan2.1"
+stderr_has \
+    "$dir/5b/vae: one place of its latents stands for 4 frames of 16x16 pixels, but in wan2.1"
 
 # ---- a field that is not supported is named ----
 sed -i 's/"attn_scales": \[\]/"attn_scales": [1.0]/' "$dir/m/vae/config.json"

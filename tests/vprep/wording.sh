@@ -7,7 +7,8 @@
 # words OUT LIST FLAGS...: encodes the list.
 words() { check "$1" "${want:-0}" vprep --meta "$2" "${sampling[@]}" --out "$1" "${@:3}"; }
 # texts OUT: the captions of the first sample, a line each.
-texts() { vlat list "$1" --json | head -1 | grep -o '"text":"[^"]*"' | sed 's/"text":"\(.*\)"/\1/'; }
+texts() { vlat list "$1" --json | head -1 | grep -o '"text":"[^"]*"' |
+    sed 's/"text":"\(.*\)"/\1/'; }
 # are OUT TEXT...: the first sample has these captions.
 are() {
     local found
@@ -52,7 +53,8 @@ echo '{"prompt": "the [trigger] here"}' >media/prompts.jsonl
 words front media/two.jsonl --trigger_word ohwx --validation_prompts media/prompts.jsonl
 are front 'ohwx red' 'a ohwx lake'
 check prompts 0 vlat list front --json
-strings -n 4 front/text-00000.lmdb | grep -q 'the ohwx here' || wrong "the prompt has no trigger word"
+strings -n 4 front/text-00000.lmdb | grep -q 'the ohwx here' ||
+    wrong "the prompt has no trigger word"
 # A caption that does not change keeps its text: nothing is encoded again.
 words front media/two.jsonl --trigger_word ohwx
 output_has '0 encoded, 1 reused'
@@ -67,7 +69,8 @@ texts tags >of-tags
 [ "$(head -1 of-tags)" = 'me, a, b, c, d, e' ] || wrong "the first variant: $(head -1 of-tags)"
 [ "$(sort -u of-tags | wc -l)" -gt 3 ] || wrong "not shuffled"
 while read -r line; do
-    [[ $line == me,* ]] && [ "$(tr -d ', \n' <<<"$line" | fold -w1 | sort | tr -d '\n')" = abcdeem ] ||
+    [[ $line == me,* ]] && [ "$(tr -d ', \n' <<<"$line" | fold -w1 | sort | tr -d '\n')" \
+        = abcdeem ] ||
         wrong "$line"
 done <of-tags
 words again media/tags.jsonl --shuffle_caption --keep_tokens 1 --caption_variants 6
@@ -98,7 +101,8 @@ are alone alone
 
 # ---- flags that do not go together ----
 refused() { expect 2 "$1" vprep --meta media/one.jsonl --out no "${@:2}"; absent no; }
-refused 'keep_tokens says which tags are shuffled or dropped: give --shuffle_caption' --keep_tokens 1
+refused 'keep_tokens says which tags are shuffled or dropped: give --shuffle_caption' \
+    --keep_tokens 1
 refused 'the variants would be equal: give' --caption_variants 4
 refused 'give 2 or more' --shuffle_caption --caption_variants 1
 echo '{"file_path": "clip-0.mp4", "text_chunks": ["a", "b"]}' >media/chunks.jsonl
@@ -110,17 +114,25 @@ small_set many 3
 sed -i 's/"text": "picture/"text": "a, b, c, d, picture/' many/metadata.json
 words drawn many/metadata.json --shuffle_caption --caption_variants 8
 words first many/metadata.json
-toy=(--latents drawn --dit_width 32 --dit_layers 1 --dit_heads 2 --threads 1 --checkpointing_steps 3 --learning_rate 1e-2)
+toy=(--latents drawn --dit_width 32 --dit_layers 1 --dit_heads 2 --threads 1 \
+    --checkpointing_steps 3 --learning_rate 1e-2)
 losses() { grep -o '"loss":[0-9.e-]*' "$1/metrics.jsonl"; }
-expect 0 . vtrain "${toy[@]}" --global_batch_size 2 --train_batch_size 2 --max_train_steps 6 --output_dir whole-run
-expect 0 . vtrain "${toy[@]}" --global_batch_size 2 --train_batch_size 2 --max_train_steps 3 --output_dir resumed
-expect 0 . vtrain "${toy[@]}" --global_batch_size 2 --train_batch_size 2 --max_train_steps 6 --output_dir resumed --resume_from_checkpoint latest
+expect 0 . vtrain "${toy[@]}" --global_batch_size 2 --train_batch_size 2 --max_train_steps 6 \
+    --output_dir whole-run
+expect 0 . vtrain "${toy[@]}" --global_batch_size 2 --train_batch_size 2 --max_train_steps 3 \
+    --output_dir resumed
+expect 0 . vtrain "${toy[@]}" --global_batch_size 2 --train_batch_size 2 --max_train_steps 6 \
+    --output_dir resumed --resume_from_checkpoint latest
 [ "$(losses whole-run)" = "$(losses resumed)" ] || wrong "a resumed run draws other captions"
-cmp -s {whole-run,resumed}/checkpoint-6/optimizer.safetensors || wrong "a resumed run has other weights"
-expect 0 . vtrain --latents first "${toy[@]:2}" --global_batch_size 2 --train_batch_size 2 --max_train_steps 6 --output_dir plain-run
+cmp -s {whole-run,resumed}/checkpoint-6/optimizer.safetensors ||
+    wrong "a resumed run has other weights"
+expect 0 . vtrain --latents first "${toy[@]:2}" --global_batch_size 2 --train_batch_size 2 \
+    --max_train_steps 6 --output_dir plain-run
 [ "$(losses whole-run)" != "$(losses plain-run)" ] || wrong "the first caption alone is trained"
 if have_ranks; then
-    expect 0 . "$lib/ranks.sh" 2 vtrain "${toy[@]}" --global_batch_size 2 --train_batch_size 1 --max_train_steps 6 --output_dir ranks
-    paste <(losses whole-run | cut -d: -f2) <(losses ranks | cut -d: -f2) | awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-5 * $1) exit 1 }' ||
+    expect 0 . "$lib/ranks.sh" 2 vtrain "${toy[@]}" --global_batch_size 2 --train_batch_size 1 \
+        --max_train_steps 6 --output_dir ranks
+    paste <(losses whole-run | cut -d: -f2) <(losses ranks | cut -d: -f2) |
+        awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-5 * $1) exit 1 }' ||
         wrong "ranks draw other captions: $(losses ranks)"
 fi

@@ -4,7 +4,8 @@
 made=$VLT_BUILD/tests/made.lmdb
 toy()
 {
-    vtrain --latents "$made" --output_dir run --dit_width 16 --dit_layers 1 --dit_heads 1 --dry_run \
+    vtrain --latents "$made" --output_dir run --dit_width 16 --dit_layers 1 --dit_heads 1 \
+        --dry_run \
         "$@"
 }
 expect 0 'an epoch has each sample 50 times, and the run 1 step: it ends within the first epoch' \

@@ -18,8 +18,8 @@ cp -r whole base
 expect 0 'resumes after step 4' resume base
 same_end base/checkpoint-6 six/checkpoint-6 || wrong "a resumed run has other weights"
 
-# ---- a changed bit in a file that is read: "latest" is the newest whole checkpoint, and a checkpoint
-# that was named is refused ----
+# ---- a changed bit in a file that is read: "latest" is the newest whole checkpoint, and a
+# checkpoint that was named is refused ----
 for file in optimizer.safetensors trainer.json checksums.json; do
     size=$(stat -c %s "whole/checkpoint-4/$file")
     for ((i = 0; i < flips; i++)); do
@@ -111,7 +111,8 @@ done
 for how in '' --use_ema '--no_export_comfyui --no_bake_scale'; do
     rm -rf l
     expect 0 'a checkpoint needs' fault 'space:1:ENOSPC' vtrain "${small[@]}" --training_type lora \
-        --transformer whole/checkpoint-4/transformer --rank 512 --output_dir l --max_train_steps 1 $how
+        --transformer whole/checkpoint-4/transformer --rank 512 --output_dir l --max_train_steps 1 \
+        $how
     said=$(sed -n 's/.*needs .*(\([0-9]*\) bytes), but only.*/\1/p' "$log")
     took=$(find l/checkpoint-1 -type f -printf '%s\n' | awk '{ n += $1 } END { print n }')
     [ "$said" -ge "$took" ] && [ "$said" -le $((took + 300000)) ] ||
@@ -143,7 +144,8 @@ expect 0 'moved to b/abandoned-after-step-1$' back --max_train_steps 2 --learnin
     --resume_from_checkpoint 1 --checkpointing_limit 2
 old=b/abandoned-after-step-1
 [ "$(cd b && echo checkpoint-*)" = 'checkpoint-1 checkpoint-2' ] || wrong "$(ls b)"
-[ "$(cd $old && echo checkpoint-*)" = 'checkpoint-2 checkpoint-3 checkpoint-4' ] || wrong "$(ls $old)"
+[ "$(cd $old && echo checkpoint-*)" = 'checkpoint-2 checkpoint-3 checkpoint-4' ] ||
+    wrong "$(ls $old)"
 [ "$(cd b/validation && echo *)" = 'step-1 step-2' ] || wrong "$(ls b/validation)"
 [ "$(cd $old/validation && echo *)" = 'step-2 step-3 step-4' ] || wrong "$(ls $old/validation)"
 [ "$(steps b/metrics.jsonl)/$(steps $old/metrics.jsonl)" = '1 2 /2 3 4 ' ] || wrong "metrics.jsonl"
@@ -152,7 +154,8 @@ expect 0 'no damage' vlat verify b
 expect 0 'resumes after step 2' back --max_train_steps 3 --resume_from_checkpoint latest
 output_lacks abandoned
 expect 0 'moved to b/abandoned-after-step-1-2$' back --max_train_steps 2 --resume_from_checkpoint 1
-expect 0 'moved to b/abandoned-run$' back --max_train_steps 5 --resume_from_checkpoint $old/checkpoint-4
+expect 0 'moved to b/abandoned-run$' back --max_train_steps 5 \
+    --resume_from_checkpoint $old/checkpoint-4
 output_has 'resumes after step 4'
 [ "$(cd b && echo checkpoint-*)" = checkpoint-5 ] || wrong "$(ls b)"
 expect 0 'resumes after step 1' back --max_train_steps 2 \
@@ -172,10 +175,12 @@ for n in 1 2 3 4 5; do
     fresh whole m
     train m --max_train_steps 8 --checkpointing_steps 2 --resume_from_checkpoint latest \
         --validation_steps 4 --num_inference_steps 1 >"$log" 2>&1
-    check "killed at rename $n" '0 137' fault "rename@m/:$n:kill" vtrain "${small[@]}" "${model[@]}" \
+    check "killed at rename $n" '0 137' fault "rename@m/:$n:kill" vtrain "${small[@]}" \
+        "${model[@]}" \
         --output_dir m --max_train_steps 2 --resume_from_checkpoint 2
     expect 0 . train m --max_train_steps 2 --resume_from_checkpoint 2
-    [ "$(find m -name trainer.json | wc -l)" = 4 ] || wrong "killed at $n: $(find m -name trainer.json)"
+    [ "$(find m -name trainer.json | wc -l)" = 4 ] ||
+        wrong "killed at $n: $(find m -name trainer.json)"
     [ "$(find m -path '*validation/step-8' | wc -l)" = 1 ] || wrong "killed at $n: a sample is lost"
 done
 

@@ -61,7 +61,8 @@ expect 1 'both/vae: .*; both/text_encoder: .*--allow_mismatch' train a allowed-3
 
 # ---- a checkpoint waits for a long hash, a signal does not; a hash that cannot be written ----
 held=open@t/text_encoder/diffusion:1:run                        # until there is a checkpoint
-hold() { export VLT_FAULT_RUN="i=0; until [ -e $1/checkpoint-1 ] || [ \$i = $2 ]; do i=\$((i+1)); sleep 0.05; done"; }
+hold() { export \
+    VLT_FAULT_RUN="i=0; until [ -e $1/checkpoint-1 ] || [ \$i = $2 ]; do i=\$((i+1)); sleep 0.05; done"; }
 hold long 40
 expect 1 't/text_encoder: other weights' fault $held vtrain --latents a --output_dir long \
     --train_batch_size 1 --threads 1 \

@@ -11,7 +11,8 @@ mkdir -p pictures/3_ball pictures/1_sky
 i=0
 for size in 96x64 64x96 64x64 96x64; do
     name=pictures/3_ball/$i
-    ffmpeg -v error -y -f lavfi -i "testsrc2=s=$size:r=1:d=1,hue=h=$((i * 60))" -frames:v 1 $name.png
+    ffmpeg -v error -y -f lavfi -i "testsrc2=s=$size:r=1:d=1,hue=h=$((i * 60))" -frames:v 1 \
+        $name.png
     echo "a ball, number $i" >$name.txt
     i=$((i + 1))
 done

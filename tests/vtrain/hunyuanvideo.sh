@@ -64,9 +64,11 @@ sampled() {
     echo '[{"prompt": "a disc", "negative_prompt": "'"$2"'", "image_path": "'"$dir/media/still-3.png"'", "num_frames": 9}]' \
         >negative.json
     rm -rf negative out
-    need vprep --meta clips/metadata.json "${sampling[@]}" --model m --train_mode i2v --validation_prompts negative.json \
+    need vprep --meta clips/metadata.json "${sampling[@]}" --model m --train_mode i2v \
+        --validation_prompts negative.json \
         --out negative
-    need vtrain --latents negative --transformer "$1/transformer" --output_dir out --threads 1 "${lora[@]}" \
+    need vtrain --latents negative --transformer "$1/transformer" --output_dir out --threads 1 \
+        "${lora[@]}" \
         --max_train_steps 1 --validation_steps 1 --num_inference_steps 2 "${@:3}"
     tail -c 2304 out/validation/step-1/000.safetensors >"$1-$2"
 }
@@ -77,14 +79,16 @@ done
 cmp m-mud m-fog || wrong "T2V: a negative prompt changes a sample"
 cmp -s s-mud s-fog && wrong "SkyReels: a negative prompt changes no sample"
 
-# ---- SkyReels' text-to-video model has HunyuanVideo's config.json: a flag asks for this guidance ----
+# ---- SkyReels' text-to-video model has HunyuanVideo's config.json: a flag asks for this guidance
+# ----
 sampled m mud --true_cfg_scale 6
 holds out/config.yaml 'guidance_scale: 1'
 mv m-mud guided-mud
 sampled m fog --true_cfg_scale 6
 cmp -s guided-mud m-fog && wrong "T2V with --true_cfg_scale: a negative prompt changes no sample"
 rm -r out
-sky() { vtrain --latents "$1" --transformer s/transformer --output_dir dry --dry_run --threads 1 "${lora[@]}" "${@:2}"; }
+sky() { vtrain --latents "$1" --transformer s/transformer --output_dir dry --dry_run --threads 1 \
+    "${lora[@]}" "${@:2}"; }
 expect 0 'guidance: an input, 2 in training (--embedded_guidance), 2 in samples' sky negative \
     --embedded_guidance 2
 expect 2 'true_cfg_scale: samples of this .* are guided by the negative prompt at --guidance_scale' \
@@ -117,7 +121,8 @@ same_end from-pytorch_lora_weights/checkpoint-1 from-lora_comfyui/checkpoint-1 |
 same_loras named/checkpoint-2
 
 # ---- guidance in training; the plan alone; data that does not fit ----
-expect 0 'guidance: an input, 6 in training (--embedded_guidance), 6 in samples' train dry "${lora[@]}" --embedded_guidance 6 --dry_run
+expect 0 'guidance: an input, 6 in training (--embedded_guidance), 6 in samples' train dry \
+    "${lora[@]}" --embedded_guidance 6 --dry_run
 absent dry
 need make_model c CogVideoXPipeline 4
 need vprep --meta media/metadata.json "${sampling[@]}" --model c --tokenizer_max_length 12 --out b

@@ -141,7 +141,8 @@ expect 2 'gives the initial weights already' stage --job_name no --init_state_di
     --transformer jobs/whole/checkpoint-6/transformer
 
 # ---- the samples of a step, and the factor of latents ----
-plan() { vtrain --latents set.lmdb --output_dir p --max_train_steps 1 --dry_run "${model[@]}" "$@"; }
+plan() { vtrain --latents set.lmdb --output_dir p --max_train_steps 1 --dry_run "${model[@]}" \
+    "$@"; }
 expect 0 . job batch --global_batch_size 4
 holds jobs/batch/config.yaml '^gradient_accumulation_steps: 2$'
 expect 0 . plan --global_batch_size 4

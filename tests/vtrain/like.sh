@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The modules that a LoRA has: by default, with --target_name, and with --like TRAINER those that the
-# trainer's own code chooses (docs/switching.md); and the hint where a command has a trainer's flags.
+# The modules that a LoRA has: by default, with --target_name, and with --like TRAINER those that
+# the trainer's own code chooses (docs/switching.md); and the hint where a command has a trainer's
+# flags.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 export VLT_SOURCE
@@ -8,7 +9,8 @@ export VLT_SOURCE
 small_set media 4
 sampling+=(--image_sample_size 64)
 for m in "wan WanPipeline 4" "i2v WanImageToVideoPipeline wan-i2v" "flux FluxPipeline 16" \
-    "qwen QwenImagePipeline 16" "zimage ZImagePipeline 4" "flux2 Flux2KleinPipeline 16" "hunyuan HunyuanVideoPipeline 4" "ltx LTXPipeline 8" \
+    "qwen QwenImagePipeline 16" "zimage ZImagePipeline 4" "flux2 Flux2KleinPipeline 16" \
+    "hunyuan HunyuanVideoPipeline 4" "ltx LTXPipeline 8" \
     "cog CogVideoXFunControlPipeline cogvideox-control"; do
     read -ra words <<<"$m"
     mode=()
@@ -18,12 +20,14 @@ for m in "wan WanPipeline 4" "i2v WanImageToVideoPipeline wan-i2v" "flux FluxPip
     expect '0 3' . vprep --meta media/metadata.json "${sampling[@]}" "${mode[@]}" \
         --model "${words[0]}" --out "${words[0]}.lmdb"
 done
-sed 's/"file_path": "\([^"]*\)"/&, "control_file_path": "\1"/' media/metadata.json >media/control.json
+sed 's/"file_path": "\([^"]*\)"/&, "control_file_path": "\1"/' media/metadata.json \
+    >media/control.json
 expect '0 3' . vprep --meta media/control.json "${sampling[@]}" --model cog --train_mode control \
     --out cog.lmdb
 plan() { vtrain --latents $1.lmdb --model $1 --output_dir dry --dry_run "${@:2}"; }
 
-# ---- rows of MODEL TRAINER MODULES OF_ALL PARAMETERS NAMES, at rank 2: all names, in any order ----
+# ---- rows of MODEL TRAINER MODULES OF_ALL PARAMETERS NAMES, at rank 2: all names, in any order
+# ----
 attn=attn.to_q,attn.to_k,attn.to_v,attn.to_out.0
 both=$attn,attn.add_q_proj,attn.add_k_proj,attn.add_v_proj,attn.to_add_out
 attn12=attn1.to_q,attn1.to_k,attn1.to_v,attn1.to_out.0,attn2.to_q,attn2.to_k,attn2.to_v,attn2.to_out.0
@@ -89,7 +93,8 @@ sorted() { tr ',' '\n' <<<"$1" | sort | paste -sd,; }
 while read -r model trainer n all values names; do
     [ -n "$model" ] || continue
     need plan $model --like $trainer --rank 2 --network_alpha 2
-    stdout_has "^LoRA: rank 2, alpha 2, $n of the model's $all linears (.* %)[a-z0-9 ]*, $values parameters: "
+    stdout_has \
+        "^LoRA: rank 2, alpha 2, $n of the model's $all linears (.* %)[a-z0-9 ]*, $values parameters: "
     [ "$names" = - ] && continue
     listed=$(sed -n 's/^LoRA: .* parameters: //p' "$stdout")
     [ "$(sorted "$listed")" = "$(sorted "$names")" ] ||
@@ -100,13 +105,16 @@ done <<<"$rows"
 need plan flux --like musubi --rank 2
 stdout_has '^LoRA: rank 2, alpha 1, '
 need plan flux --rank 2 --target_name "$(sed -n 's/^LoRA: .* parameters: //p' "$stdout")"
-stdout_has "^LoRA: rank 2, alpha 2, 35 of the model's 50 linears (70 %)"    # proj_out of the model too
+# proj_out of the model too
+stdout_has "^LoRA: rank 2, alpha 2, 35 of the model's 50 linears (70 %)"
 need plan wan --like musubi --target_name to_q
-stdout_has "^LoRA: rank 4, alpha 1, 4 of the model's 26 linears (15 %), .* parameters: attn1.to_q,attn2.to_q$"
+stdout_has \
+    "^LoRA: rank 4, alpha 1, 4 of the model's 26 linears (15 %), .* parameters: attn1.to_q,attn2.to_q$"
 need plan wan --target_name 'patch_embedding|.*to_k'
 stdout_has "4 of the model's 26 linears (15 %) and 1 of 1 convolutions, "
 need plan wan --rank 2 --target_name 'blocks\.1\..*to_[qk]'
-stdout_has "^LoRA: rank 2, alpha 2, 4 of the model's 26 linears (15 %) in 1 of 2 blocks, 512 parameters: attn1.to_q,attn1.to_k,attn2"
+stdout_has \
+    "^LoRA: rank 2, alpha 2, 4 of the model's 26 linears (15 %) in 1 of 2 blocks, 512 parameters: attn1.to_q,attn1.to_k,attn2"
 need plan wan --target_name all-linear
 stdout_has 'parameters: .*attn2.to_out.0,ffn.net.0.proj,ffn.net.2$'
 need plan flux --target_name all-linear
@@ -143,7 +151,8 @@ stderr_lacks '--like videox-fun: \(weighting_scheme\|flow_levels\|loss_cutoff\)'
 hint='is a flag of diffsynth, whose defaults differ: '
 diffsynth=(--lora_base_model dit --lora_target_modules q,k,v,o,ffn.0,ffn.2 --lora_rank 32)
 need plan wan "${diffsynth[@]}" --learning_rate 1e-4
-stderr_has "${hint}lr_scheduler piecewise_constant (here constant), lr_step_rules 0.333333:5,1 (here none), adam_beta2 0.999 (here 0.95), adam_weight_decay 0.01 (here 0.0001), max_grad_norm 0 (here 1), weighting_scheme bell (here logit_normal), flow_levels 1000 (here 0), flow_shift 5 (here 3); --like diffsynth uses them$"
+stderr_has \
+    "${hint}lr_scheduler piecewise_constant (here constant), lr_step_rules 0.333333:5,1 (here none), adam_beta2 0.999 (here 0.95), adam_weight_decay 0.01 (here 0.0001), max_grad_norm 0 (here 1), weighting_scheme bell (here logit_normal), flow_levels 1000 (here 0), flow_shift 5 (here 3); --like diffsynth uses them$"
 need plan wan "${diffsynth[@]}" --weight_decay 0.01 --shift 5 --adam_beta2 0.999 --max_grad_norm 0 \
     --lr_scheduler piecewise_constant --lr_step_rules 0.333333:5,1 --weighting_scheme bell \
     --flow_levels 1000
@@ -151,11 +160,14 @@ stderr_lacks 'whose defaults differ'                     # 1e-4 is the family's 
 need plan wan "${diffsynth[@]}" --like diffsynth
 stderr_lacks 'whose defaults differ'
 need plan wan --sdpa --timestep_sampling shift --discrete_flow_shift 3 --learning_rate 2e-4
-stderr_has 'is a flag of musubi.*rank 4 (here 64), network_alpha 1 (here the rank), target_name blocks.*ffn.* (here blocks.*); --like'
-stderr_lacks 'whose defaults differ.*\(weighting_scheme\|flow_levels\|flow_shift\|learning_rate\|lr_warmup\)'
+stderr_has \
+    'is a flag of musubi.*rank 4 (here 64), network_alpha 1 (here the rank), target_name blocks.*ffn.* (here blocks.*); --like'
+stderr_lacks \
+    'whose defaults differ.*\(weighting_scheme\|flow_levels\|flow_shift\|learning_rate\|lr_warmup\)'
 need plan cog --train_data_meta x.json
 stderr_has 'is a flag of videox-fun.*rank 128 (here 64), network_alpha 64 (here the rank)'
-stderr_lacks 'whose defaults differ.*\(weighting_scheme\|flow_levels\|loss_cutoff\|guidance\|logit\)'
+stderr_lacks \
+    'whose defaults differ.*\(weighting_scheme\|flow_levels\|loss_cutoff\|guidance\|logit\)'
 need plan wan --sdpa --training_type full-finetune
 stderr_lacks 'whose defaults differ.*\(rank\|network_alpha\|target_name\)'
 need plan wan --network_module networks.lora_wan
@@ -178,7 +190,8 @@ stderr_lacks 'whose defaults differ'
 # ---- Wan 2.2's A14B ----
 cp -r wan a14b && cp -r a14b/transformer a14b/transformer_2
 sed 's/^{/{"boundary_ratio": 0.875, /' wan/model_index.json >a14b/model_index.json
-divided() { vtrain --latents wan.lmdb --model a14b --boundary_type high --output_dir dry --dry_run "$@"; }
+divided() { vtrain --latents wan.lmdb --model a14b --boundary_type high --output_dir dry \
+    --dry_run "$@"; }
 need divided --like videox-fun
 stdout_has 'shift 12, '
 stderr_lacks 'flow_shift .* 5 '

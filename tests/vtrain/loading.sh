@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Weights that a run converts or copies are loaded with a progress line and end at a signal; a dry
 # run reads, converts and copies none of them. The model's last linear holds a value that is not
-# finite, which a load in fp8 reports: only a run that stopped before or loads nothing ends otherwise.
+# finite, which a load in fp8 reports: only a run that stopped before or loads nothing ends
+# otherwise.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/fault.sh"
 

@@ -32,13 +32,16 @@ expect 0 'shift 3' train dry "${lora[@]}" --dry_run --flow_shift 3
 # ---- without its file, the schedule is that of the version ----
 cp -r m bare && rm -r bare/scheduler
 from=bare
-expect 0 'flow.*by tokens (exponential, 0.95 at 1024, 2.05 at 4096)' train dry "${lora[@]}" --dry_run
-stderr_has 'no scheduler/scheduler_config.json.*ltx-video was trained with (by tokens, e^0.95 at 1024 and e^2.05 at 4096)'
+expect 0 'flow.*by tokens (exponential, 0.95 at 1024, 2.05 at 4096)' train dry "${lora[@]}" \
+    --dry_run
+stderr_has \
+    'no scheduler/scheduler_config.json.*ltx-video was trained with (by tokens, e^0.95 at 1024 and e^2.05 at 4096)'
 expect 0 'shift 3' train dry "${lora[@]}" --dry_run --flow_shift 3
 stderr_lacks scheduler_config
 sampled() # sampled NAME: a sample of the model as it is; the first step changes next to nothing
 {
-    expect 0 . train "$1" "${lora[@]}" --max_train_steps 1 --learning_rate 1e-12 --validation_steps 1 --num_inference_steps 3
+    expect 0 . train "$1" "${lora[@]}" --max_train_steps 1 --learning_rate 1e-12 \
+        --validation_steps 1 --num_inference_steps 3
     cp "$1/validation/step-1/000.safetensors" "$1.sample"
 }
 sampled without
@@ -140,7 +143,8 @@ cmp -s <(values $t latents | head -n 32) <(values $t noisy_latents | head -n 32)
 ffmpeg -v error -i media/clip-2.mp4 -frames:v 1 media/clip-2.png
 printf '{"prompt": "a b c", "num_frames": 9, "height": 64, "width": 64, "image": "media/clip-2.png"}\n' >image.jsonl
 need make_model i LTXImageToVideoPipeline 8
-expect 0 '' vprep --meta media/metadata.json "${sampling[@]}" --model i --out i2v --validation_prompts image.jsonl
+expect 0 '' vprep --meta media/metadata.json "${sampling[@]}" --model i --out i2v \
+    --validation_prompts image.jsonl
 output_lacks 'train_mode'
 holds i2v/manifest.json '"max_length":128'
 need vlat verify i2v
@@ -154,7 +158,8 @@ for seed in 6 7; do
 done
 first() { awk 'NR % 8 >= 1 && NR % 8 <= 4' "$1"; }      # 8 channels of 2 x 2 x 2 latents
 cmp -s <(first latents-6) <(first latents-7) || wrong 'the first frame is not the image'
-! cmp -s <(sed -n 5,8p latents-6) <(sed -n 5,8p latents-7) || wrong 'the second frame is not sampled'
+! cmp -s <(sed -n 5,8p latents-6) <(sed -n 5,8p latents-7) ||
+    wrong 'the second frame is not sampled'
 expect 0 'prompt 0 has an image that is not its first frame without --first_frame_conditioning_p' train i2v-0 \
     "${lora[@]}" --max_train_steps 1 --validation_steps 1 --num_inference_steps 2
 set=square from=m
@@ -171,7 +176,8 @@ absent none
 # ---- latents of another VAE ----
 need make_model h HunyuanVideoPipeline 4
 set=a from=h
-expect 1 'h/vae.*the dataset.s latents are of a "AutoencoderKLLTXVideo".*vprep --model' train none "${lora[@]}"
+expect 1 'h/vae.*the dataset.s latents are of a "AutoencoderKLLTXVideo".*vprep --model' train none \
+    "${lora[@]}"
 expect 1 'latents have 8 channels (VAE AutoencoderKLLTXVideo).* takes 4: encode the clips with this model.s VAE (vprep --model)' \
     vtrain --latents a --transformer h/transformer --output_dir none "${lora[@]}"
 absent none

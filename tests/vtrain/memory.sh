@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # vtrain's predicted peak of memory is within 5 % of the real one for HunyuanVideo, LTX-Video,
 # Qwen-Image, Z-Image, FLUX.1, FLUX.2, Wan and CogVideoX, at a width of 512 and several hundred
-# tokens: LoRA and full finetune, with and without recomputation; for the built-in model on a few samples, on many, and on
-# two ranks; for LoRA's relatives. A limit is kept by recomputation, also where the run is to recompute nothing.
+# tokens: LoRA and full finetune, with and without recomputation; for the built-in model on a few
+# samples, on many, and on two ranks; for LoRA's relatives. A limit is kept by recomputation, also
+# where the run is to recompute nothing.
 . "$(dirname "$0")/../lib/check.sh"
 [ "$VLT_FAULT_MEMORY" = 1 ] || { echo "skipped: sanitizers have memory of their own"; exit 77; }
 
@@ -22,7 +23,8 @@ runs() # runs FAMILY TRANSFORMER
             for precision in bf16 no; do
                 [ "$how $precision" != "full-finetune no" ] || continue      # seconds for little
                 rm -rf out
-                expect 0 . vtrain --transformer "$2" --latents "$1.lmdb" --output_dir out --threads 2 \
+                expect 0 . vtrain --transformer "$2" --latents "$1.lmdb" --output_dir out \
+                    --threads 2 \
                     --max_train_steps 1 --train_batch_size 1 --training_type $how \
                     --gradient_checkpointing=$checkpointing --mixed_precision $precision
                 near "$1, $how, $checkpointing, $precision"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Clips whose segments have captions of their own, from videos to samples of a model with TTT layers:
-# a validation prompt has a caption for each segment too.
+# Clips whose segments have captions of their own, from videos to samples of a model with TTT
+# layers: a validation prompt has a caption for each segment too.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 mkdir media

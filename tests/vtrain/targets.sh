@@ -45,9 +45,11 @@ expect 0 '' vlat report run --out page.html
 
 # a changed file is encoded again; one that is missing, or no picture, ends the run with its row
 ffmpeg -v error -y -f lavfi -i "testsrc2=s=128x96" -frames:v 1 list/still.png
-expect 0 '^conditions: reuse 2, encode 1$' prep d.lmdb --validation_prompts list/prompts.json --dry_run
+expect 0 '^conditions: reuse 2, encode 1$' prep d.lmdb --validation_prompts list/prompts.json \
+    --dry_run
 rm list/still.png
-expect 1 'prompts.json: row 2: still.png.*No such file' prep d.lmdb --validation_prompts list/prompts.json
+expect 1 'prompts.json: row 2: still.png.*No such file' prep d.lmdb \
+    --validation_prompts list/prompts.json
 echo text >list/still.png
 expect 1 'prompts.json: row 2: still.png' prep d.lmdb --validation_prompts list/prompts.json
 expect 0 'no damage' vlat verify d.lmdb

@@ -18,7 +18,8 @@ sed -i 's/"text_chunk_emb": *\[\(.*\)\]/"text_chunk_emb":[\1,\1,\1]/' list/metad
 need vlat import list/metadata.jsonl --from ttt-video --empty zeros --out a.lmdb
 train() # train OUT FLAG...
 {
-    vtrain --latents a.lmdb --output_dir "$1" --train_batch_size 2 --threads 1 --workers 1 --seed 5 \
+    vtrain --latents a.lmdb --output_dir "$1" --train_batch_size 2 --threads 1 --workers 1 \
+        --seed 5 \
         --mini_batch_size 8 --learning_rate 2e-3 --mixed_precision no "${@:2}"
 }
 mlp=(--transformer cog --ssm_layer ttt_mlp)
@@ -66,7 +67,8 @@ expect 0 '0 frozen' train more "${more[@]}" "${zero[@]}"
 cmp -s {sft/checkpoint-6,more/checkpoint-1}/transformer/$weights || wrong 'weights changed'
 expect 0 . train file "${zero[@]}" --training_type full-finetune \
     --transformer sft/checkpoint-6/transformer/$weights
-cmp -s {sft/checkpoint-6,file/checkpoint-1}/transformer/$weights || wrong 'weights of a file changed'
+cmp -s {sft/checkpoint-6,file/checkpoint-1}/transformer/$weights ||
+    wrong 'weights of a file changed'
 expect 0 . train slower "${more[@]}" --max_train_steps 1 --ttt_base_lr 0.02
 holds slower/checkpoint-1/transformer/config.json '"ttt_base_lr":.*0.02'
 
@@ -89,7 +91,8 @@ if [ "$VLT_FAULT_MEMORY" = 1 ]; then
     need random_dataset m.lmdb 1 13 12 12 12 32 cogvideox   # 480 tokens
     for how in "none no" "block bf16"; do
         read -r remat precision <<<"$how"
-        expect 0 'memory: peak .*, which is [0-9]\.[0-9]% .* were predicted' vtrain --latents m.lmdb \
+        expect 0 'memory: peak .*, which is [0-9]\.[0-9]% .* were predicted' vtrain \
+            --latents m.lmdb \
             --transformer wide --ssm_layer ttt_mlp --mini_batch_size 16 --output_dir "m-$remat" \
             --threads 2 --max_train_steps 1 --train_batch_size 1 --mixed_precision "$precision" \
             --gradient_checkpointing=$remat
@@ -107,7 +110,9 @@ expect 2 'give --model' vtrain --latents a.lmdb --output_dir x --ssm_layer ttt_m
 expect 1 'bucket 37x4x6: 37 .* 6 tokens and 3 prompts of 6 .* 240 tokens.*64: prompts of 54 tokens' \
     train x "${mlp[@]}" --mini_batch_size 64
 need random_dataset frames.lmdb 2 36 4 6 18 32 cogvideox
-expect 1 'bucket 36x4x6: latents of 36 frames' vtrain --latents frames.lmdb --output_dir x "${mlp[@]}"
+expect 1 'bucket 36x4x6: latents of 36 frames' vtrain --latents frames.lmdb --output_dir x \
+    "${mlp[@]}"
 need random_dataset texts.lmdb 2 37 4 6 17 32 cogvideox
-expect 1 'prompts of 17 tokens for 3 segments' vtrain --latents texts.lmdb --output_dir x "${mlp[@]}"
+expect 1 'prompts of 17 tokens for 3 segments' vtrain --latents texts.lmdb --output_dir x \
+    "${mlp[@]}"
 absent x

@@ -42,12 +42,15 @@ folder() {
 
 # ---- names of a hub, and paths that are not there ----
 both "^[a-z]*: --model THUDM/CogVideoX-2b: .*run .hf download THUDM/CogVideoX-2b --include .*, then this command again" --model THUDM/CogVideoX-2b
-both 'run .hf download Wan-AI/Wan2.1. or .modelscope' --model https://huggingface.co/Wan-AI/Wan2.1/tree/main
-both 'or .modelscope download --model Wan-AI/Wan2.1.' --model https://modelscope.cn/models/Wan-AI/Wan2.1
+both 'run .hf download Wan-AI/Wan2.1. or .modelscope' \
+    --model https://huggingface.co/Wan-AI/Wan2.1/tree/main
+both 'or .modelscope download --model Wan-AI/Wan2.1.' \
+    --model https://modelscope.cn/models/Wan-AI/Wan2.1
 for path in none ./Wan-AI/none /Wan-AI/none Wan-AI/none/x ../none; do
     both "^[a-z]*: --model $path: no such file or folder (nothing is downloaded" --model $path
 done
-expect 2 '--transformer a/b: .*run .hf download a/b. or' vtrain --latents set.lmdb --output_dir out --transformer a/b
+expect 2 '--transformer a/b: .*run .hf download a/b. or' vtrain --latents set.lmdb \
+    --output_dir out --transformer a/b
 
 # ---- a tensor or a field of diffusers' folders ----
 while IFS='|' read -r pipeline class fields tensor says; do
@@ -96,7 +99,8 @@ sed -i 's/}$/,"boundary_ratio":0.875}/' m/model_index.json
 cp -r m/transformer m/transformer_2
 tensors m/transformer_2/diffusion_pytorch_model.safetensors ref_conv.weight
 expect 2 'm/transformer_2: ref_conv.weight' vprep --meta no.json --out out.lmdb --model m
-expect 1 'm/transformer_2: ref_conv.weight' vtrain --latents set.lmdb --output_dir out --model m --boundary_type low
+expect 1 'm/transformer_2: ref_conv.weight' vtrain --latents set.lmdb --output_dir out --model m \
+    --boundary_type low
 
 # ---- the last of several files, by their index ----
 folder WanPipeline '{"_class_name":"WanTransformer3DModel"}'
@@ -109,7 +113,8 @@ both 'vace_patch_embedding.weight: .*(VACE)' --model m
 # ---- pipelines that no family has ----
 for pipeline in QwenImageLayeredPipeline WanVACEPipeline MochiPipeline; do
     folder $pipeline '{"_class_name":"FluxTransformer2DModel"}' proj_out.weight
-    both "m/model_index.json: no family here has a pipeline $pipeline: .*known: CogVideoXPipeline" --model m
+    both "m/model_index.json: no family here has a pipeline $pipeline: .*known: CogVideoXPipeline" \
+        --model m
 done
 folder SD3ControlNetPipeline '{"_class_name":"FluxTransformer2DModel"}' proj_out.weight
 both "of Control models, .* VideoX-Fun's of CogVideoX and Wan are trained here" --model m
@@ -135,16 +140,20 @@ done <<'ROWS'
 ROWS
 tensors fill.safetensors double_blocks.0.img_attn.norm.key_norm.scale img_in.new.weight
 both 'fill.safetensors: tensor img_in.new.weight: .*of the class Flux' --model fill.safetensors
-tensors layered.safetensors transformer_blocks.0.img_mod.1.weight time_text_embed.addition_t_embedding.weight
-both 'layered.safetensors: time_text_embed.addition_t.*(Qwen-Image-Layered)' --model layered.safetensors
+tensors layered.safetensors transformer_blocks.0.img_mod.1.weight \
+    time_text_embed.addition_t_embedding.weight
+both 'layered.safetensors: time_text_embed.addition_t.*(Qwen-Image-Layered)' \
+    --model layered.safetensors
 
-both '^[a-z]*: --transformer: layered.safetensors: time_text_embed' --model_paths '["layered.safetensors"]'
+both '^[a-z]*: --transformer: layered.safetensors: time_text_embed' \
+    --model_paths '["layered.safetensors"]'
 
 # ---- a model without its transformer, which nothing was downloaded of: one line ----
 folder WanPipeline '{"_class_name":"WanTransformer3DModel"}'
 check absent 2 vprep --meta no.json --out out.lmdb --model m
 stderr_has 'the transformer of --model is not checked (m/transformer: .*): vtrain checks it'
-expect 2 '--text_encoder google/t5: .*run .hf download google/t5. or' vprep --meta no.json --out out.lmdb --model m --text_encoder google/t5
+expect 2 '--text_encoder google/t5: .*run .hf download google/t5. or' vprep --meta no.json \
+    --out out.lmdb --model m --text_encoder google/t5
 rm -r m/transformer
 check absent 2 vprep --meta no.json --out out.lmdb --model m
 stderr_has 'the transformer of --model is not checked (m: no folder transformer): vtrain checks it'

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# vtrain with Wan 2.1: a tiny model's folder and real clips, from the dataset to samples as pictures.
+# vtrain with Wan 2.1: a tiny model's folder and real clips, from the dataset to samples as
+# pictures.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 export VLT_SOURCE
@@ -11,8 +12,10 @@ cat >prompts.jsonl <<'END'
 {"prompt": "def ghi jkl", "negative_prompt": "a", "height": 64, "width": 64, "num_frames": 13}
 END
 sampling+=(--image_sample_size 64)
-need vprep --meta media/metadata.json "${sampling[@]}" --model m --out a --validation_prompts prompts.jsonl
-train() { vtrain --latents a --model m --output_dir "$1" --train_batch_size 2 --seed 5 --threads 1 --workers 1 "${@:2}"; }
+need vprep --meta media/metadata.json "${sampling[@]}" --model m --out a \
+    --validation_prompts prompts.jsonl
+train() { vtrain --latents a --model m --output_dir "$1" --train_batch_size 2 --seed 5 --threads 1 \
+    --workers 1 "${@:2}"; }
 lora=(--training_type lora --rank 2)
 same() { cmp -s "$1/optimizer.safetensors" "$2/optimizer.safetensors" || wrong "$1 and $2 differ"; }
 is() { grep -aq "$2" "$1" || wrong "$1: expected $2"; }
@@ -30,12 +33,14 @@ for how in "lora --rank 2" full-finetune; do
     name=${type[1]}
     expect 0 'memory: peak' train "$name" "${type[@]}" --max_train_steps 6 --caption_dropout_p 0.5
     expect 0 . train "$name-cut" "${type[@]}" --max_train_steps 3 --caption_dropout_p 0.5
-    expect 0 . train "$name-cut" "${type[@]}" --max_train_steps 6 --caption_dropout_p 0.5 --resume_from_checkpoint latest
+    expect 0 . train "$name-cut" "${type[@]}" --max_train_steps 6 --caption_dropout_p 0.5 \
+        --resume_from_checkpoint latest
     same "$name/checkpoint-6" "$name-cut/checkpoint-6"
 done
 
 # ---- samples: UniPC, guided by the negative prompt; their pictures ----
-expect 0 '2 stored prompts' train shown "${lora[@]}" --max_train_steps 1 --validation_steps 1 --num_inference_steps 3
+expect 0 '2 stored prompts' train shown "${lora[@]}" --max_train_steps 1 --validation_steps 1 \
+    --num_inference_steps 3
 is shown/validation/step-1/000.safetensors '"guidance_scale":"5","sampler":"unipc"'
 expect 0 '2 decoded' vdecode shown --model m --format png
 [ -s shown/validation/step-1/000-008.png ] || wrong "pictures: $(ls shown/validation/step-1)"
