@@ -86,16 +86,16 @@ static const char *const ltx_names[] = {
     "transformer_blocks.#.attn{1,2}.{norm_q,norm_k,to_q,to_k,to_v,to_out.0}",
     "transformer_blocks.#.ff.net.{0.proj,2}", NULL
 };
-static const vf_config_row ltx_fields[] = {
-    VF_ONLY_INT("patch_size", 1),
-    VF_ONLY_INT("patch_size_t", 1),
-    VF_ONLY("activation_fn", "gelu-approximate", "gelu-approximate"),
-    VF_ONLY("qk_norm", "rms_norm_across_heads", "rms_norm_across_heads"),
-    VF_ONLY_FLAG("norm_elementwise_affine", false),
-    VF_ONLY_FLAG("attention_bias", true),
-    VF_ONLY_FLAG("attention_out_bias", true),
-    { 0 }
-};
+/* Fields that LTX-Video and LTX-2 have with these values alone. */
+#define LTX_FIELDS                                                                                 \
+    VF_ONLY_INT("patch_size", 1),                                                                  \
+    VF_ONLY_INT("patch_size_t", 1),                                                                \
+    VF_ONLY("activation_fn", "gelu-approximate", "gelu-approximate"),                              \
+    VF_ONLY("qk_norm", "rms_norm_across_heads", "rms_norm_across_heads"),                          \
+    VF_ONLY_FLAG("norm_elementwise_affine", false),                                                \
+    VF_ONLY_FLAG("attention_bias", true),                                                          \
+    VF_ONLY_FLAG("attention_out_bias", true)
+static const vf_config_row ltx_fields[] = { LTX_FIELDS, { 0 } };
 static const vf_variant ltx_variants[] = {
     { .sign = "*audio_*", .reads = "sound (LTX-2)" },
     { .sign = "av_ca_*", .reads = "sound (LTX-2)" },
@@ -105,13 +105,7 @@ static const vf_variant ltx_variants[] = {
 /* ---- LTX-2 ---- */
 
 static const vf_config_row ltx2_fields[] = {
-    VF_ONLY_INT("patch_size", 1),
-    VF_ONLY_INT("patch_size_t", 1),
-    VF_ONLY("activation_fn", "gelu-approximate", "gelu-approximate"),
-    VF_ONLY("qk_norm", "rms_norm_across_heads", "rms_norm_across_heads"),
-    VF_ONLY_FLAG("norm_elementwise_affine", false),
-    VF_ONLY_FLAG("attention_bias", true),
-    VF_ONLY_FLAG("attention_out_bias", true),
+    LTX_FIELDS,
     VF_ONLY_FLAG("ff_bias", true),
     VF_ONLY_FLAG("use_prompt_adaln_single", true),
     VF_ONLY_INT("pos_embed_max_pos", 20),
