@@ -18,9 +18,8 @@ typedef struct vc_near {
 } vc_near;
 
 vc_near vc_near_begin(const char *name, size_t len);
-/* Compares a known name, by its words too if by_words; else, as one of
- * another program's, by fewer slips. If it is the nearest so far, `shown` becomes
- * the best. */
+/* Compares a known name, by its words too if by_words; else, as one of another program's, by fewer
+ * slips. If it is the nearest so far, `shown` becomes the best. */
 void vc_near_try(vc_near *g, const char *known, size_t len, const char *shown, size_t shown_len,
                  bool by_words);
 /* Returns the item of "a|b|c" or "a, b, c" that is nearest to the text, with its length in *len, or

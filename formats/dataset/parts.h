@@ -27,8 +27,8 @@ extern const char *const vf_shard_dbs[];     /* NULL-ended */
 extern const char *const vf_text_dbs[];
 
 /* Opens a finished dataset of which path has the manifest; `fetch` maps the shards and brings their
- * bytes when they are read. The handle and its errors have the path `name`, where
- * the dataset really is. Errors and threads are as those of vf_dataset_open. */
+ * bytes when they are read. The handle and its errors have the path `name`, where the dataset
+ * really is. Errors and threads are as those of vf_dataset_open. */
 int vf_dataset_open_fetched(vf_dataset **out, const char *path, const char *name,
                             const vf_fetch *fetch, vc_err *err);
 

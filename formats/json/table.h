@@ -36,8 +36,8 @@ int vf_table_look(vf_table_form *form, const char *path, vc_err *err);
 
 /* Reads the file at path; a callback's failure ends the reading and is returned. VC_EFORMAT "PATH:
  * row 7: ...": the file is no such list, or the end of a bad row is not certain. VC_EINVAL: the
- * file's ending is unknown. VC_ESTOP: the program is to stop. A list
- * has at most 2^31 - 1 rows, a row 16 MiB, a .json file 4 GiB. */
+ * file's ending is unknown. VC_ESTOP: the program is to stop. A list has at most 2^31 - 1 rows, a
+ * row 16 MiB, a .json file 4 GiB. */
 int vf_table_read(const char *path, const vf_table_sink *sink, vc_err *err);
 
 #endif

@@ -34,8 +34,8 @@ typedef struct vf_answer {
 typedef void vf_handler(void *arg, const vf_request *q, vf_answer *a);
 
 /* Serves "[HOST:]PORT" (HOST: 127.0.0.1; port 0: a free one) until the process is told to stop.
- * ready(ready_arg, address) is called when the server listens. VC_EUSAGE: not
- * such an address, or a build without libmicrohttpd. VC_EIO: the address is in use. */
+ * ready(ready_arg, address) is called when the server listens. VC_EUSAGE: not such an address, or a
+ * build without libmicrohttpd. VC_EIO: the address is in use. */
 typedef struct vf_listen {
     const char *address;
     vf_handler *handle;

@@ -16,10 +16,9 @@
 #define TEST(name) static void name(void **state)
 
 /* Returns the names of the kernel sets that this machine runs, with NULL at the end, or only that
- * named by the environment's VLT_SET. "wide" are the
- * f32 kernels in AVX-512's 16 lanes; "emulated" is AMX's source over tiles in plain C, and
- * "emulated_bf16" AVX512-BF16's over dot products in plain C, so that their packing, edges and
- * softmax run on any machine. */
+ * named by the environment's VLT_SET. "wide" are the f32 kernels in AVX-512's 16 lanes; "emulated"
+ * is AMX's source over tiles in plain C, and "emulated_bf16" AVX512-BF16's over dot products in
+ * plain C, so that their packing, edges and softmax run on any machine. */
 const char *const *kd_sets(void);
 #define EACH_SET(s) for (const char *const *s = kd_sets(); *s; s++)
 const cpu_rows *const *kd_rows(void);
@@ -29,8 +28,7 @@ typedef struct kd_dev {
     vt_dev *dev;
     bool bf16;                                /* bf16 operands are multiplied as bf16 */
 } kd_dev;
-/* Opens a device with a set; at most one open device is "wide", and one is
- * emulated. */
+/* Opens a device with a set; at most one open device is "wide", and one is emulated. */
 kd_dev kd_open(const char *set, int threads);
 kd_dev kd_open_for_batches(const char *set, int threads);     /* vt_options.batches */
 void kd_close(kd_dev *d);

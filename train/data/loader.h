@@ -1,12 +1,12 @@
 /* loader.h - makes micro-batches ahead of time, in threads that copy them from the mapped datasets.
  *
- * Micro-batch m of the run is a pure function of (data, plan, m): order.h chooses
- * the samples, and draws of (row in the micro-batch, m) choose the caption (VC_DRAW_CAPTION), if
- * it is dropped (VC_DRAW_CAPTION_DROP), the posterior noise of stored moments
- * (VC_DRAW_LATENT, C,f,h,w order), the noised first frame (VC_DRAW_IMAGE), the noise of the first
- * frame and of the masked clip (VC_DRAW_IMAGE_LATENT, VC_DRAW_VIDEO_LATENT) and whether conditions
- * become zeros (VC_DRAW_COND_DROP). A micro-batch does not depend on the number of threads or on
- * the step where the run started.
+ * Micro-batch m of the run is a pure function of (data, plan, m): order.h chooses the samples, and
+ * draws of (row in the micro-batch, m) choose the caption (VC_DRAW_CAPTION), if it is dropped
+ * (VC_DRAW_CAPTION_DROP), the posterior noise of stored moments (VC_DRAW_LATENT, C,f,h,w order),
+ * the noised first frame (VC_DRAW_IMAGE), the noise of the first frame and of the masked clip
+ * (VC_DRAW_IMAGE_LATENT, VC_DRAW_VIDEO_LATENT) and whether conditions become zeros
+ * (VC_DRAW_COND_DROP). A micro-batch does not depend on the number of threads or on the step where
+ * the run started.
  *
  * The loader delivers micro-batches in `parts` of equally many rows, each a batch of its own, for
  * ranks that share a micro-batch, or that have no memory for all its rows at once. Of n rows part s

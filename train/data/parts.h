@@ -136,8 +136,8 @@ typedef struct vtrain_conditions {
 int vtrain_conditions_read(vtrain_conditions *c, const cJSON *record, vc_err *err);
 /* Reads the latent sizes of a record's `references`. VC_EFORMAT: too many, or no size. */
 int vtrain_own_read(vtrain_own *own, const cJSON *record, vc_err *err);
-/* Opens a role's value as vtrain_latent_open does. VC_ENOENT: the
- * sample has no value of the role. Errors begin with the role's name. */
+/* Opens a role's value as vtrain_latent_open does. VC_ENOENT: the sample has no value of the role.
+ * Errors begin with the role's name. */
 int vtrain_condition_open(const vtrain_data *d, uint32_t sample, const vtrain_conditions *c,
                           vc_role role, bool check, vtrain_latent_value *v, vc_err *err);
 

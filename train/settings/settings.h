@@ -55,8 +55,7 @@ void vtrain_take_ranges(vtrain_config *c, vc_flags *set);
  * that they stand for, and adds those that nothing here does to the errors of set. */
 int vtrain_take_network_args(vtrain_config *c, vc_flags *set, vc_err *err);
 /* optimiser.c. Takes --optimizer and its numbers, those of --optimizer_args as the flags that they
- * stand for, and checks these and the schedule. table: all
- * flags. */
+ * stand for, and checks these and the schedule. table: all flags. */
 int vtrain_take_optimiser(vtrain_config *c, const vc_flag *table, vc_flags *set, vc_err *err);
 /* lycoris.c. Takes the settings of --lycoris_config as the flags that they stand for. */
 int vtrain_take_lycoris(vtrain_config *c, vc_flags *set, vc_err *err);

@@ -174,8 +174,7 @@ static void config_refused(void **state)
     tf_close(&f);
 }
 
-/* Fields that older files lack have their defaults; another epsilon changes the
- * states. */
+/* Fields that older files lack have their defaults; another epsilon changes the states. */
 static void config_defaults(void **state)
 {
     static const char *const optional[] = { "relative_attention_num_buckets", "is_gated_act",
