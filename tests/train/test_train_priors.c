@@ -35,7 +35,7 @@ static char *lora(const char *dir, int steps, const char *args)
                      "--resume_from_checkpoint latest %s", dir, steps, args);
 }
 
-static void run_lora(int ranks, const char *dir, const char *out, int steps, const char *args)
+static void run_on_base(int ranks, const char *dir, const char *out, int steps, const char *args)
 {
     char *all = lora(dir, steps, args);
     if (ranks > 1)
@@ -123,7 +123,7 @@ static void run_traced(const char *dir, const char *out, const char *kind, const
     char *set = also(dir, kind, args);
     char *all = vc_format("%s --trace_dir %s/trace-%s --trace_steps %d --learning_rate 1e-20", set,
                           dir, out, STEPS);
-    run_lora(1, dir, out, STEPS, all);
+    run_on_base(1, dir, out, STEPS, all);
     free(all);
     free(set);
 }
@@ -134,7 +134,7 @@ static void test_target(void **state)
     const char *dir = *state;
     int priors = 0, own = 0;
     make_base(dir);
-    run_lora(1, dir, "trained", 4, "--dataset_repeat 1");
+    run_on_base(1, dir, "trained", 4, "--dataset_repeat 1");
     char *from = vc_format("--lora_checkpoint %s/trained/checkpoint-4", dir);
     run_traced(dir, "held", "prior=0.25", from);
     run_traced(dir, "bare", "prior=1", "");
@@ -226,8 +226,8 @@ static void test_same(void **state)
         char *more = vc_format("--global_batch_size 4 %s", ways[i].args);
         char *args = also(dir, "prior=0.5", more);
         if (ways[i].stop)
-            run_lora(strstr(ways[i].args, "--sp") ? 2 : 1, dir, ways[i].name, ways[i].stop, args);
-        run_lora(ways[i].ranks, dir, ways[i].name, 4, args);
+            run_on_base(strstr(ways[i].args, "--sp") ? 2 : 1, dir, ways[i].name, ways[i].stop, args);
+        run_on_base(ways[i].ranks, dir, ways[i].name, 4, args);
         if (ways[i].like)
             run_same_training(dir, ways[i].like, ways[i].name, 4, 1e-5, 2e-5);
         free(args);
@@ -242,8 +242,8 @@ static void test_held_out(void **state)
     const char *const args = "--eval_split 0.4 --eval_steps 1 --learning_rate 1e-20";
     char *with = also(dir, "prior=1", args);
     make_base(dir);
-    run_lora(1, dir, "eval-with", 1, with);
-    run_lora(1, dir, "eval-without", 1, args);
+    run_on_base(1, dir, "eval-with", 1, with);
+    run_on_base(1, dir, "eval-without", 1, args);
     assert_true(run_value(dir, "eval-with", 0, "eval_loss") ==
                 run_value(dir, "eval-without", 0, "eval_loss"));
     free(with);
