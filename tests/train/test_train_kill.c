@@ -23,8 +23,21 @@ enum { STEPS = 40, PATIENCE_S = 60 };
 
 static char program[512];
 
-/* Starts vtrain on DIR/set.lmdb, and discards its output. */
-static pid_t start(const char *dir, const char *out, bool resume)
+/* The process stops itself before it writes the nth line of its own into metrics.jsonl (fault.c). */
+static void stop_at(int n)
+{
+    char *asan = getenv("ASAN_OPTIONS");
+    char *options = vc_format("%s:verify_asan_link_order=0", asan ? asan : "");
+    char *library = vc_format("%s/tests/libvlt_fault.so", getenv("VLT_BUILD"));
+    char *rule = vc_format("write@metrics.jsonl:%d:stop", n);
+    setenv("ASAN_OPTIONS", options, 1);
+    setenv("LD_PRELOAD", library, 1);
+    setenv("VLT_FAULT", rule, 1);
+}
+
+/* Starts vtrain on DIR/set.lmdb, which stops itself before line `stop` unless that is 0, and discards
+ * its output. */
+static pid_t start_until(const char *dir, const char *out, bool resume, int stop)
 {
     char *set = vc_path_join(dir, "set.lmdb"), *folder = vc_path_join(dir, out), steps[16];
     snprintf(steps, sizeof steps, "%d", STEPS);
@@ -40,6 +53,8 @@ static pid_t start(const char *dir, const char *out, bool resume)
         int null = open("/dev/null", O_WRONLY);
         dup2(null, 1);
         dup2(null, 2);
+        if (stop)
+            stop_at(stop);
         execv(program, argv);
         _exit(127);
     }
@@ -47,6 +62,11 @@ static pid_t start(const char *dir, const char *out, bool resume)
     free(set);
     free(folder);
     return pid;
+}
+
+static pid_t start(const char *dir, const char *out, bool resume)
+{
+    return start_until(dir, out, resume, 0);
 }
 
 static int lines_of(const char *dir, const char *out)
@@ -172,22 +192,26 @@ static void test_random_kills(void **state)
 }
 
 /* A signal to stop: vtrain saves the last whole step, exits with the signal's status, and can be
- * resumed there. */
+ * resumed there. It comes within a step, before whose line the program stands. */
 static void test_stop(void **state)
 {
     const char *dir = *state;
-    static const struct { int signal, line; } at[] = {
-        { SIGINT, 4 }, { SIGTERM, 10 }, { SIGHUP, 16 },
+    static const struct { int signal, own, line; } at[] = {     /* a line of this process, of all */
+        { SIGINT, 4, 4 }, { SIGTERM, 6, 10 }, { SIGHUP, 6, 16 },
     };
     whole_run(dir);
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
-        pid_t pid = start(dir, "stopped", i > 0);
-        if (!wait_for_line(pid, dir, "stopped", at[i].line, 0))
-            fail_msg("the run ended before the signal");
+        pid_t pid = start_until(dir, "stopped", i > 0, at[i].own);
+        int status;
+        assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+        if (!WIFSTOPPED(status))
+            fail_msg("the run ended before line %d", at[i].line);
         kill(pid, at[i].signal);
+        kill(pid, SIGCONT);
         assert_int_equal(end_status(pid), 128 + at[i].signal);
+        assert_int_equal(lines_of(dir, "stopped"), at[i].line);
         char newest[64];
-        snprintf(newest, sizeof newest, "stopped/checkpoint-%d", lines_of(dir, "stopped"));
+        snprintf(newest, sizeof newest, "stopped/checkpoint-%d", at[i].line);
         assert_true(run_exists(dir, newest));
     }
     assert_int_equal(end_status(start(dir, "stopped", true)), 0);

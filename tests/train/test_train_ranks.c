@@ -423,7 +423,6 @@ static int children(pid_t pid, pid_t *child, int n)
 
 static void stop_by(const char *dir, int signal_sent)
 {
-    enum { MANY = 400 };
     char *set = vc_path_join(dir, "set.lmdb"), *out = vc_path_join(dir, "stopped");
     char *starts = vc_format("%s/tests/lib/ranks.sh", getenv("VLT_SOURCE"));
     char *vtrain = vc_format("%s/%s", getenv("VLT_BUILD"), ranks_program);
@@ -436,10 +435,10 @@ static void stop_by(const char *dir, int signal_sent)
         execl(starts, starts, "2", vtrain, "--latents", set, "--output_dir", out,
               "--dit_width", "32", "--dit_layers", "5", "--dit_heads", "2", "--train_batch_size",
               "2", "--seed", "5",
-              "--threads", "1", "--device", ranks_device, "--max_train_steps", "400", NULL);
+              "--threads", "1", "--device", ranks_device, "--max_train_steps", "1000000", NULL);
         _exit(127);
     }
-    double end = vc_seconds() + 60;
+    double end = vc_seconds() + 300;
     struct stat st = { 0 };                    /* the first step has ended: the file has a line */
     while ((stat(metrics, &st) || st.st_size == 0) && vc_seconds() < end)
         usleep(1000);
@@ -453,7 +452,7 @@ static void stop_by(const char *dir, int signal_sent)
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) != 0);
     int lines;
     free(run_metrics(dir, "stopped", &lines));
-    assert_between(lines, 1, MANY - 1);
+    assert_true(lines >= 1);
     char *kept = vc_format("stopped/checkpoint-%d/trainer.json", lines);
     assert_true(run_exists(dir, kept));
 

@@ -374,14 +374,15 @@ static void test_one_fails(void **state)
 static void test_stop(void **state)
 {
     const char *dir = *state;
-    /* The shell signals the last rank when the first step's line is there. */
-    char *args = vc_format("--max_train_steps 400 --sp 2 & p=$!; for i in $(seq 600); do "
+    /* The shell signals the last rank when the first step's line is there; the run has steps for as
+     * long as the shell may wait for a core. */
+    char *args = vc_format("--max_train_steps 1000000 --sp 2 & p=$!; for i in $(seq 3000); do "
                            "[ -s %s/stopped/metrics.jsonl ] && break; sleep 0.1; done; "
                            "kill -INT $(pgrep -P $p | tail -1); wait $p; (exit $?)", dir);
     int lines;
     assert_int_not_equal(ranks_run(2, dir, "stopped", args), 0);
     free(run_metrics(dir, "stopped", &lines));
-    assert_between(lines, 1, 399);
+    assert_true(lines >= 1);
     char *kept = vc_format("stopped/checkpoint-%d/trainer.json", lines);
     assert_true(run_exists(dir, kept));
     free(kept);
