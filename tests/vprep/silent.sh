@@ -85,11 +85,14 @@ output_has "warning: .*manifest.lock: locked by another process for .*vprep.*(pr
 which is stopped); the wait ends after 25 s"
 output_has "vprep: .*rank 1 (.*) has not answered for .*; the same command continues from here"
 continued
-RULE0= RULE1=
+# Rank 0 stops before it asks for the lock again, and goes on once the other process has the lock.
+RULE0=flock@manifest.lock:2:stop RULE1=
 begin
-until [ -e cut/manifest.json ] || ! kill -0 $job; do sleep 0.01; done
-flock cut/manifest.lock sleep 100 &
+stopped 0
+flock cut/manifest.lock bash -c ': >held; exec sleep 100' &
 holder=$!
+until [ -e held ]; do sleep 0.02; kill -0 $holder || { wrong "no lock"; break; }; done
+kill -CONT "$(cat pid.0)"
 ends
 output_has "vprep: .*manifest.lock: another process has locked it for .* s: .* (process [0-9]*): let it"
 kill $(pgrep -P $holder) $holder
