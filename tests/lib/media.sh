@@ -3,23 +3,28 @@
 command -v ffmpeg >/dev/null || { echo "skipped: no ffmpeg program"; exit 77; }
 
 # small_set DIR N: makes N clips and stills of a few shapes and lengths, and their list,
-# metadata.json.
+# metadata.json. ffmpeg makes each file once for all tests of a build, in a folder whose name changes
+# with this file; a test gets a copy.
 small_set() {
-    local dir=$1 n=$2 i size type name
-    mkdir -p "$dir"
+    local dir=$1 n=$2 i size type name made
+    made=$VLT_BUILD/tests/media-$(cksum <"${BASH_SOURCE[0]}" | cut -d' ' -f1)
+    mkdir -p "$dir" "$made"
     echo "[" >"$dir/metadata.json"
     for ((i = 0; i < n; i++)); do
         case $((i % 3)) in 0) size=96x64 ;; 1) size=64x96 ;; 2) size=64x64 ;; esac
-        if ((i % 4 == 3)); then
-            type=image name=still-$i.png
-            ffmpeg -v error -y -f lavfi -i "testsrc2=s=$size:r=1:d=1,hue=h=$((i * 37))" -frames:v \
-                1 "$dir/$name"
-        else
-            type=video name=clip-$i.mp4
-            ffmpeg -v error -y -f lavfi -i \
-                "testsrc2=s=$size:r=10:d=$((1 + i % 2)),hue=h=$((i * 37))" \
-                -c:v mpeg4 -q:v 4 "$dir/$name"
+        type=video name=clip-$i.mp4
+        ((i % 4 < 3)) || type=image name=still-$i.png
+        if [ ! -e "$made/$name" ]; then
+            if [ $type = image ]; then
+                ffmpeg -v error -y -f lavfi -i "testsrc2=s=$size:r=1:d=1,hue=h=$((i * 37))" \
+                    -frames:v 1 "$dir/$name"
+            else
+                ffmpeg -v error -y -f lavfi -i \
+                    "testsrc2=s=$size:r=10:d=$((1 + i % 2)),hue=h=$((i * 37))" \
+                    -c:v mpeg4 -q:v 4 "$dir/$name"
+            fi && cp "$dir/$name" "$made/$BASHPID-$name" && mv "$made/$BASHPID-$name" "$made/$name"
         fi
+        cp "$made/$name" "$dir/$name"
         ((i == 0)) || echo "," >>"$dir/metadata.json"
         printf '{"file_path": "%s", "type": "%s", "text": "picture %d, %s"}' \
             "$name" $type $((i % 5)) $size >>"$dir/metadata.json"
