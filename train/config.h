@@ -43,7 +43,7 @@ typedef struct vtrain_config {
     char *extra_inputs;
 
     /* model */
-    char *model, *transformer, *transformer_high, *scheduler;
+    char *model, *transformer, *transformer_high, *connectors, *scheduler;
     int task;                                 /* index into auto|...|t2v-A14B|i2v-A14B */
     char *model_paths, *model_id_with_origin_paths;   /* DiffSynth-Studio's names of the model */
     char *init_state_dir;

@@ -148,7 +148,7 @@ static int read_weights(exchange_norm *n, const char *path, double eps, vc_err *
     vf_model *m;
     vf_view v;
     int rc = 0;
-    if (vf_component_open(&m, path, NULL))
+    if (vf_component_open(&m, path, "vae", NULL))
         return 0;
     for (size_t i = 0; !rc && i < sizeof in_weights / sizeof *in_weights; i++)
         if (!vf_model_get(m, in_weights[i].mean, &v, NULL))
@@ -167,7 +167,7 @@ int exchange_norm_config(exchange_norm *n, const char *path, vc_err *err)
     struct stat st;
     const bool folder = !stat(path, &st) && S_ISDIR(st.st_mode);
     const bool weights = folder || strcmp(vc_path_ext(path), ".json");
-    int rc = weights ? vf_component_config(&o, path, NULL, err)
+    int rc = weights ? vf_component_config(&o, path, "vae", NULL, err)
                      : vf_json_read(&o, path, MAX_CONFIG, err);
     if (!rc)
         rc = vc_context(err, read_norm(n, o, "latents_mean", "latents_std", err), "%s%s", path,

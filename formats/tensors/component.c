@@ -173,23 +173,52 @@ static int rename_tensor(renamed *to, const vf_rename *r, const vf_view *v)
     return rc;
 }
 
-static int rename_list(vf_view **v, int *n, const vf_rename *names, renamed *to)
+/* Cuts the prefix off v's name; false: the name has another one. */
+static bool cut_prefix(vf_view *v, const char *prefix)
+{
+    const size_t n = prefix ? strlen(prefix) : 0;
+    if (n && strncmp(v->name, prefix, n))
+        return false;
+    v->name += n;
+    return true;
+}
+
+static bool begins_with(const char *name, const char *const *prefixes)
+{
+    while (*prefixes && strncmp(name, *prefixes, strlen(*prefixes)))
+        prefixes++;
+    return *prefixes;
+}
+
+/* Leaves out the tensors without any of the layout's prefixes. */
+static void keep_only(renamed *to, const char *const *prefixes)
+{
+    int n = 0;
+    for (int i = 0; i < to->n; i++)
+        if (!prefixes || begins_with(to->tensor[i].name, prefixes))
+            to->tensor[n++] = to->tensor[i];
+    to->n = n;
+}
+
+static int rename_list(vf_view **v, int *n, const vf_layout *l, renamed *to)
 {
     int rc = 0;
     for (int i = 0; !rc && i < *n; i++)
-        rc = rename_tensor(to, names, &(*v)[i]);
+        if (cut_prefix(&(*v)[i], l->within))
+            rc = rename_tensor(to, l->names, &(*v)[i]);
+    keep_only(to, l->only);
     free(*v);
     *v = to->tensor;
     *n = to->n;
     return rc;
 }
 
-static int rename_all(vf_model *m, const vf_rename *names, vc_err *err)
+static int rename_all(vf_model *m, const vf_layout *l, vc_err *err)
 {
     renamed tensors = { .m = m, .err = err }, scales = { .m = m, .scales = true, .err = err };
-    int rc = rename_list(&m->tensor, &m->n, names, &tensors);
+    int rc = rename_list(&m->tensor, &m->n, l, &tensors);
     if (!rc)
-        rc = rename_list(&m->scale, &m->n_scales, names, &scales);
+        rc = rename_list(&m->scale, &m->n_scales, l, &scales);
     if (!rc)
         rc = vf_model_sort(m, err);
     return rc ? rc : vf_model_sort_scales(m, err);
@@ -203,12 +232,25 @@ static bool has(const vf_model *m, const char *name)
     return !vf_model_get(m, name, &v, NULL);
 }
 
-static const vf_layout *layout_of(const vf_model *m)
+static bool is_wanted(const vf_layout *l, const char *slot, const char *class)
 {
-    for (const vf_layout *l = vf_layouts; *l->marks; l++)
-        if (has(m, l->marks[0]) && (!l->marks[1] || has(m, l->marks[1])))
+    return (slot && !strcmp(l->slot, slot)) ||
+           (class && (!strcmp(l->class, class) || (l->also && !strcmp(l->also, class))));
+}
+
+/* The layout of a file, of those that fit the first of the wanted component; without such a one the
+ * first. */
+static const vf_layout *layout_of(const vf_model *m, const char *slot, const char *class)
+{
+    const vf_layout *first = NULL;
+    for (const vf_layout *l = vf_layouts; *l->marks; l++) {
+        if (!has(m, l->marks[0]) || (l->marks[1] && !has(m, l->marks[1])))
+            continue;
+        if (is_wanted(l, slot, class))
             return l;
-    return NULL;
+        first = first ? first : l;
+    }
+    return first;
 }
 
 static bool is_file(const char *path)
@@ -219,13 +261,14 @@ static bool is_file(const char *path)
 
 /* Opens a component, and finds the layout of a file or a folder that has no config.json; *l is NULL
  * for other folders and where none fits. */
-static int open_path(vf_model **out, const vf_layout **l, const char *path, vc_err *err)
+static int open_path(vf_model **out, const vf_layout **l, const char *path, const char *slot,
+                     const char *class, vc_err *err)
 {
     int rc = vf_model_open(out, path, err);
-    *l = rc || vc_file_exists_in(path, "config.json") ? NULL : layout_of(*out);
+    *l = rc || vc_file_exists_in(path, "config.json") ? NULL : layout_of(*out, slot, class);
     if (rc || !*l || !(*l)->names)
         return rc;
-    rc = vc_context(err, rename_all(*out, (*l)->names, err), "%s", path);
+    rc = vc_context(err, rename_all(*out, *l, err), "%s", path);
     if (rc) {
         vf_model_close(*out);
         *out = NULL;
@@ -233,17 +276,17 @@ static int open_path(vf_model **out, const vf_layout **l, const char *path, vc_e
     return rc;
 }
 
-int vf_component_open(vf_model **out, const char *path, vc_err *err)
+int vf_component_open(vf_model **out, const char *path, const char *slot, vc_err *err)
 {
     const vf_layout *l;
-    return open_path(out, &l, path, err);
+    return open_path(out, &l, path, slot, NULL, err);
 }
 
 int vf_component_slot(const char **slot, const char *path, vc_err *err)
 {
     const vf_layout *l = NULL;
     vf_model *m;
-    int rc = open_path(&m, &l, path, err);
+    int rc = open_path(&m, &l, path, NULL, NULL, err);
     vf_model_close(m);
     *slot = l ? l->slot : NULL;
     return rc;
@@ -307,11 +350,15 @@ static int make_config(cJSON **out, const vf_model *m, const vf_layout *l, const
                       cJSON_AddStringToObject(*out, "_class_name", class ? class : l->class));
     for (const vf_sized *s = l->sizes; ok && s->field; s++)
         ok = s->kind == VF_SIZE ? add_size(*out, m, s) : add_sizes(*out, m, s);
-    if (ok && add_constants(*out, l->constants))
-        return 0;
-    cJSON_Delete(rc ? NULL : *out);
-    *out = NULL;
-    return rc ? rc : vc_no_memory(err);
+    if (!rc && !(ok && add_constants(*out, l->constants)))
+        rc = vc_no_memory(err);
+    if (!rc && l->more)
+        rc = l->more(*out, m, err);
+    if (rc) {
+        cJSON_Delete(*out);
+        *out = NULL;
+    }
+    return rc;
 }
 
 static int check_layout(const vf_layout *l, const char *class, const char *path, vc_err *err)
@@ -337,14 +384,15 @@ static int read_beside(cJSON **out, const char *path, vc_err *err)
     return rc;
 }
 
-int vf_component_config(cJSON **out, const char *path, const char *class, vc_err *err)
+int vf_component_config(cJSON **out, const char *path, const char *slot, const char *class,
+                        vc_err *err)
 {
     const vf_layout *l;
     vf_model *m = NULL;
     const bool folder = !is_file(path);
     *out = NULL;
     bool reads = folder && vc_file_exists_in(path, "config.json");
-    int rc = reads ? 0 : open_path(&m, &l, path, err);
+    int rc = reads ? 0 : open_path(&m, &l, path, slot, class, err);
     if (reads || (rc && folder))             /* in the second case the error names config.json */
         return vf_json_read_in(out, path, "config.json", MAX_CONFIG, err);
     if (!rc && (!l || l->beside) && !folder)
@@ -377,6 +425,20 @@ static int find_first(char **path, const char *model, const char *slot, vc_err *
     return 0;
 }
 
+/* The model itself where it is a file of several components that has this one. */
+static int find_within(char **path, const char *model, const char *slot, vc_err *err)
+{
+    vf_model *m;
+    int rc = vf_model_open(&m, model, err);
+    if (rc)
+        return rc;
+    const vf_layout *l = layout_of(m, slot, NULL);
+    if (l && !strcmp(l->slot, slot) && (l->within || l->only) && !(*path = strdup(model)))
+        rc = vc_no_memory(err);
+    vf_model_close(m);
+    return rc;
+}
+
 int vf_component_find(char **path, const char *model, const char *slot, vc_err *err)
 {
     struct stat st;
@@ -387,7 +449,8 @@ int vf_component_find(char **path, const char *model, const char *slot, vc_err *
         return 0;
     free(*path);
     *path = NULL;
-    return find_first(path, model, slot, err);
+    return is_file(model) ? find_within(path, model, slot, err)
+                          : find_first(path, model, slot, err);
 }
 
 /* A folder without weights, and weights of no layout, are no error here. */
@@ -402,7 +465,7 @@ int vf_component_transformer(cJSON **config, const char *model, vc_err *err)
     if (vc_file_exists_in(use, "config.json"))
         rc = vf_json_read_in(config, use, "config.json", MAX_CONFIG, err);
     else
-        vf_component_config(config, use, NULL, NULL);
+        vf_component_config(config, use, "transformer", NULL, NULL);
     free(path);
     return rc;
 }

@@ -39,6 +39,11 @@ typedef struct vf_sized {
 typedef struct vf_layout {
     const char *marks[2];                /* tensors that only files of this layout have; the second
                                           * may be NULL; NULL ends the layouts */
+    const char *within;                  /* the component's tensors have this prefix, which is cut
+                                          * off before names are replaced, and others are left out;
+                                          * NULL: all are the component's */
+    const char *const *only;             /* or, NULL-ended: the component's tensors have one of
+                                          * these prefixes after names were replaced */
     const char *class, *also;            /* the class of diffusers or transformers; another class
                                           * with the same names, or NULL */
     const char *slot;                    /* of the component in a model's folder */
@@ -47,23 +52,28 @@ typedef struct vf_layout {
     const char *constants;               /* the family whose means and deviations of channels are
                                           * latents_mean and latents_std; NULL: there are none */
     const vf_sized *sizes;
+    int (*more)(cJSON *config, const vf_model *m, vc_err *err);      /* adds the fields that no
+                                          * constants and sizes are; NULL: there are none */
     bool beside;                         /* a config.json beside the file comes before the fields
                                           * here, which are those of one model of many */
 } vf_layout;
 extern const vf_layout vf_layouts[];
 
 /* Opens a component. A folder is opened as by vf_model_open, a file by its layout; a file of no
- * layout has the names that it has. */
-int vf_component_open(vf_model **out, const char *path, vc_err *err);
+ * layout has the names that it has. Of a file of several components that of `slot` is opened; NULL,
+ * or a slot that the file lacks: the first. */
+int vf_component_open(vf_model **out, const char *path, const char *slot, vc_err *err);
 /* Reads config.json of a folder, or makes the config.json of a file for the class (NULL: the
  * layout's own); a file of no layout, or of one that many models have, has the config.json beside
- * it. VC_EUSAGE: the file has
- * neither, or the layout of another class. The caller deletes *out. */
-int vf_component_config(cJSON **out, const char *path, const char *class, vc_err *err);
+ * it. Of a file of several components that of `slot` or of the class is meant. VC_EUSAGE: the file
+ * has neither, or the layout of another class. The caller deletes *out. */
+int vf_component_config(cJSON **out, const char *path, const char *slot, const char *class,
+                        vc_err *err);
 
 /* Finds the component that model has in `slot` ("vae", "text_encoder", "tokenizer", ...). *path
- * becomes the folder model/slot, or the file or folder that its first authors publish, or NULL if
- * neither is there. The caller frees *path. */
+ * becomes the folder model/slot, or the file or folder that its first authors publish, or model
+ * itself where that is a file which holds several components and this one, or NULL if none is
+ * there. The caller frees *path. */
 int vf_component_find(char **path, const char *model, const char *slot, vc_err *err);
 /* Sets *slot to the slot of the layout of a file or a folder, or to NULL if it has no layout. */
 int vf_component_slot(const char **slot, const char *path, vc_err *err);

@@ -1,6 +1,7 @@
 /* layouts.c - files of single components, as their first authors and ComfyUI's users have them: see
  * component.h */
 #include "formats/tensors/component.h"
+#include "formats/tensors/ltx2_file.h"
 
 /* ---- Wan and Qwen-Image: the autoencoder ---- */
 
@@ -220,6 +221,29 @@ static const char qwen_config[] =
 static const char qwen3_config[] =
     "{\"model_type\":\"qwen3\",\"hidden_act\":\"silu\",\"rms_norm_eps\":1e-6,\"head_dim\":128,"
     "\"rope_theta\":1000000}";
+/* Gemma 3 12B, whose heads' width a norm shows. Weights of its pictures stay unused. */
+static const vf_rename gemma[] = {
+    { .from = "spiece_model" },
+    { 0 }
+};
+static const vf_sized gemma_sizes[] = {
+    { .field = "hidden_size", .tensor = "model.embed_tokens.weight", .axis = 1 },
+    { .field = "vocab_size", .tensor = "model.embed_tokens.weight" },
+    { .field = "intermediate_size", .tensor = DECODER("0") "mlp.gate_proj.weight" },
+    { .field = "head_dim", .tensor = DECODER("0") "self_attn.q_norm.weight" },
+    { .field = "num_attention_heads", .tensor = DECODER("0") "self_attn.q_proj.weight",
+      .by = "head_dim" },
+    { .field = "num_key_value_heads", .tensor = DECODER("0") "self_attn.k_proj.weight",
+      .by = "head_dim" },
+    { .field = "num_hidden_layers", .tensor = DECODER("#") "self_attn.q_proj.weight",
+      .kind = VF_SIZE_COUNT },
+    { 0 }
+};
+static const char gemma_config[] =
+    "{\"model_type\":\"gemma3_text\",\"hidden_activation\":\"gelu_pytorch_tanh\","
+    "\"rms_norm_eps\":1e-6,\"query_pre_attn_scalar\":256,\"sliding_window\":1024,"
+    "\"rope_theta\":1000000,\"rope_local_base_freq\":10000,"
+    "\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":8}}";
 static const char llama_config[] =
     "{\"model_type\":\"llama\",\"hidden_act\":\"silu\",\"rms_norm_eps\":1e-5,"
     "\"rope_theta\":500000}";
@@ -273,6 +297,21 @@ static const vf_sized flux2_sizes[] = {
       .kind = VF_SIZE_COUNT },
     { 0 }
 };
+#define LTX2_TRANSFORMER(prefix) \
+    .class = "LTX2VideoTransformer3DModel", .slot = "transformer", .within = prefix, \
+    .names = vf_ltx2_transformer, .config = "{}", .sizes = vf_ltx2_transformer_sizes, \
+    .more = vf_ltx2_transformer_config
+#define LTX2_VAE(prefix) \
+    .class = "AutoencoderKLLTX2Video", .slot = "vae", .within = prefix, .names = vf_ltx2_vae, \
+    .config = "{}", .sizes = vf_ltx2_vae_sizes, .more = vf_ltx2_vae_config
+#define LTX2_CONNECTORS \
+    .class = "LTX2TextConnectors", .slot = "connectors", .only = vf_ltx2_connectors_only, \
+    .names = vf_ltx2_connectors, .config = "{}", .sizes = none, \
+    .more = vf_ltx2_connectors_config
+#define LTX2_GATE "av_ca_a2v_gate_adaln_single.linear.weight"
+#define LTX2_MEANS "per_channel_statistics.mean-of-means"
+#define LTX2_STEP "encoder.down_blocks.1.conv.conv.weight"
+#define LTX2_REGISTERS "video_embeddings_connector.learnable_registers"
 #define FLUX2_MARK "double_stream_modulation_img.linear.weight"
 
 /* ---- all ---- */
@@ -317,6 +356,9 @@ const vf_layout vf_layouts[] = {
     { .marks = { "visual.cls_embedding" },
       .class = "clip_vision_model", .slot = "image_encoder", .names = wan_clip,
       .config = clip_vision_config, .sizes = clip_vision_sizes },
+    { .marks = { DECODER("0") "pre_feedforward_layernorm.weight", "model.embed_tokens.weight" },
+      .class = "gemma3", .slot = "text_encoder", .names = gemma, .config = gemma_config,
+      .sizes = gemma_sizes, .beside = true },
     { .marks = { DECODER("0") "self_attn.q_proj.bias", "visual.patch_embed.proj.weight" },
       .class = "qwen2_5_vl", .slot = "text_encoder", .config = qwen_config,
       .sizes = decoder_sizes, .beside = true },
@@ -357,5 +399,14 @@ const vf_layout vf_layouts[] = {
     { .marks = { "transformer_blocks.0.img_mod.1.weight" },
       .class = "QwenImageTransformer2DModel", .slot = "transformer",
       .config = "{}", .sizes = none },
+    { .marks = { "model.diffusion_model." LTX2_GATE },
+      LTX2_TRANSFORMER("model.diffusion_model.") },
+    { .marks = { LTX2_GATE }, LTX2_TRANSFORMER(NULL) },
+    { .marks = { "vae." LTX2_MEANS, "vae." LTX2_STEP }, LTX2_VAE("vae.") },
+    { .marks = { LTX2_MEANS, LTX2_STEP }, LTX2_VAE(NULL) },
+    { .marks = { "text_embedding_projection.aggregate_embed.weight" }, LTX2_CONNECTORS },
+    { .marks = { "text_embedding_projection.video_aggregate_embed.weight" }, LTX2_CONNECTORS },
+    { .marks = { "model.diffusion_model." LTX2_REGISTERS }, LTX2_CONNECTORS },
+    { .marks = { LTX2_REGISTERS }, LTX2_CONNECTORS },
     { .marks = { NULL } }
 };

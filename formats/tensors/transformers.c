@@ -268,7 +268,7 @@ static int check_path(char **unread, const char *path, vc_err *err)
     vf_model *m = NULL;
     vc_err why = { 0 };
     const char *class;
-    int rc = vf_component_config(&config, path, NULL, &why);
+    int rc = vf_component_config(&config, path, "transformer", NULL, &why);
     if (!rc)
         rc = vf_json_str(config, "_class_name", &class, &why);
     if (rc) {
@@ -276,7 +276,7 @@ static int check_path(char **unread, const char *path, vc_err *err)
         return keep_reason(unread, path, &why, err);
     }
     rc = vf_transformer_check_config(config, err);
-    const int opened = rc ? 0 : vf_component_open(&m, path, &why);
+    const int opened = rc ? 0 : vf_component_open(&m, path, "transformer", &why);
     if (opened == VC_EMISMATCH) {                /* quantised in a way that is not read */
         cJSON_Delete(config);
         return vc_fail(err, opened, "%s", why.text);

@@ -39,7 +39,7 @@ static const vt_weight table[] = PROJECT(VT_W_LINEAR_NO_BIAS), biased[] = PROJEC
 static int read_config(ltx2_features *f, const char *dir, int states, int channels, vc_err *err)
 {
     cJSON *config;
-    int rc = vf_component_config(&config, dir, NULL, err);
+    int rc = vf_component_config(&config, dir, "connectors", NULL, err);
 
     if (!rc)
         rc = vf_config_read(f, rows, config, err);
@@ -59,7 +59,7 @@ static int set_up(ltx2_features *f, const char *dir, int states, int channels, v
     int rc = read_config(f, dir, states, channels, err);
 
     if (!rc)
-        rc = vf_component_open(&f->file, dir, err);
+        rc = vf_component_open(&f->file, dir, "connectors", err);
     if (!rc)
         rc = vt_params_open(&f->params, f->g, err);
     if (rc)

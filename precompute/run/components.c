@@ -118,7 +118,7 @@ static int find_family(vprep *p, vc_err *err)
         return prep_family_by_version(&p->encoders.family, version, err);
     int rc = prep_component_dir(&dir, NULL, c->vae, "vae", "vae", err);
     if (!rc)
-        rc = prep_component_class(class, sizeof class, dir, err);
+        rc = prep_component_class(class, sizeof class, dir, "vae", err);
     if (!rc)
         rc = prep_family_by_vae(&p->encoders.family, class, given_texts(c), err);
     free(dir);
@@ -288,12 +288,14 @@ static int find_image_processor(vprep *p, prep_part *part, const char *home, con
 /* The folder of the component that makes features of a text encoder's states. */
 static int find_beside(vprep *p, prep_part *part, const char *name, vc_err *err)
 {
-    int rc = p->c.model ? vf_component_find(&part->beside, p->c.model, name, err) : 0;
+    int rc = p->c.connectors ? prep_component_dir(&part->beside, NULL, p->c.connectors, name, name,
+                                                  err)
+             : p->c.model ? vf_component_find(&part->beside, p->c.model, name, err) : 0;
 
     if (!rc && !part->beside)
         rc = vc_fail(err, VC_EUSAGE, "--model%s%s has no folder %s, which makes the features of "
-                     "prompts: give the folder of the whole pipeline", p->c.model ? " " : "",
-                     p->c.model ? p->c.model : "", name);
+                     "prompts: give the folder of the whole pipeline, or --%s",
+                     p->c.model ? " " : "", p->c.model ? p->c.model : "", name, name);
     return vc_flags_catch(p->flags, rc, err);
 }
 
@@ -359,7 +361,7 @@ static int check_vae(const vprep *p, const char *dir, vc_err *err)
 
     if (dir && prep_is_file(dir))
         return 0;                             /* the opening of a file compares its tensors */
-    if (!dir || prep_component_class(class, sizeof class, dir, &why) || !strcmp(class, f->vae))
+    if (!dir || prep_component_class(class, sizeof class, dir, "vae", &why) || !strcmp(class, f->vae))
         return 0;
     return vc_fail(err, VC_EUSAGE, "%s: its config.json has the _class_name %s, and models of %s "
                    "are trained with %s: give --vae DIR with such a VAE", dir, class, f->name,

@@ -14,6 +14,7 @@ typedef struct prep_part {
     char *image_processor;       /* owned; NULL: the encoder gets no pictures */
     char *beside;                /* owned; NULL: the encoder's states are stored */
     encoder_opts opts;           /* for open: borrows the four */
+    const char *slot;            /* of the component, once its weights are hashed */
     vf_key files;                /* of the names, sizes, times and inodes of its weights' files */
     bool to_remember;            /* the hints of --out do not have opts.weights yet */
 } prep_part;
@@ -44,8 +45,8 @@ int prep_component_dir(char **out, const char *model, const char *given, const c
 int prep_component_home(char **out, const char *model, const char *part, const char *slot,
                         vc_err *err);
 bool prep_is_file(const char *path);
-/* _class_name of DIR/config.json. */
-int prep_component_class(char *name, size_t size, const char *dir, vc_err *err);
+/* _class_name of DIR/config.json, or of the component `slot` in a file. */
+int prep_component_class(char *name, size_t size, const char *dir, const char *slot, vc_err *err);
 
 /* Checks that the weights are those that were hashed: called when they are mapped, and after their
  * last use. VC_EMISMATCH. */

@@ -28,7 +28,9 @@ int prep_part_unchanged(const prep_part *part, vc_err *err)
 static void hint_name(char name[64], const prep_part *part)
 {
     char hex[VF_KEY_HEX];
-    snprintf(name, 64, "weights-%s", vf_key_hex(hex, part->files));
+    const bool single = prep_is_file(part->dir);      /* which may hold several components */
+    snprintf(name, 64, "weights-%s%s%s", vf_key_hex(hex, part->files), single ? "-" : "",
+             single ? part->slot : "");
 }
 
 /* Sets opts.weights to the vf_model_hash of the part's folder, or to the hash that a dataset has
@@ -44,6 +46,7 @@ static int hash_part(const vprep *p, prep_part *part, const char *slot, vc_err *
     int rc = vf_model_files(&part->files, &bytes, part->dir, err);
     if (rc)
         return rc;
+    part->slot = slot;
     hint_name(name, part);
     prep_reuse_place known =
         p->c.rehash ? REUSE_NONE
@@ -53,7 +56,7 @@ static int hash_part(const vprep *p, prep_part *part, const char *slot, vc_err *
         return 0;
     vc_say(p->progress, "%s: hashing %s of weights, once: %s keeps the hash", slot,
            vc_human_bytes(size, bytes), p->c.out);
-    rc = vf_component_open(&m, part->dir, err);
+    rc = vf_component_open(&m, part->dir, slot, err);
     if (rc)
         return rc;
     rc = vf_model_hash(&part->opts.weights, m, vc_stop_flag(), err);

@@ -46,11 +46,11 @@ int prep_component_dir(char **out, const char *model, const char *given, const c
     return *out ? 0 : vc_no_memory(err);
 }
 
-int prep_component_class(char *name, size_t size, const char *dir, vc_err *err)
+int prep_component_class(char *name, size_t size, const char *dir, const char *slot, vc_err *err)
 {
     cJSON *o;
     const char *class;
-    int rc = vf_component_config(&o, dir, NULL, err);
+    int rc = vf_component_config(&o, dir, slot, NULL, err);
 
     if (!rc)
         rc = vc_context(err, vf_json_str(o, "_class_name", &class, err), "%s/config.json", dir);

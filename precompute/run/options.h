@@ -14,7 +14,7 @@ typedef struct vprep_config {
     char *data_file_keys, *extra_inputs, *caption_column, *edits;
     char *plan, *validation_prompts, *negative_prompt, *trace_dir, *variants, *device;
     char *vae, *text_encoder[3], *tokenizer[3];      /* component folders; NULL: the model's */
-    char *image_processor, *image_encoder;
+    char *image_processor, *image_encoder, *connectors;
     vc_dtype vae_dtype, text_dtype[3], vision_dtype; /* VC_DTYPE_NONE: the family's */
     bool vae_tiling;
     int64_t vae_window;               /* frames; 0: the family's */

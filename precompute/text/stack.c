@@ -17,7 +17,7 @@ int text_config_open(cJSON **out, const encoder_opts *o, const char *model_type,
         return vc_fail(err, VC_EINVAL, "%s: activations in %s are not possible: give f32 or bf16 "
                        "(the sums of the layers exceed the range of f16)", o->dir,
                        o->dtype < 0 ? "no type" : vc_dtype_name(o->dtype));
-    return vf_component_config(out, o->dir, model_type, err);
+    return vf_component_config(out, o->dir, NULL, model_type, err);
 }
 
 int text_config_bad(const encoder_opts *o, int rc, vc_err *err)
@@ -30,7 +30,7 @@ int text_stack_open(text_stack *s, const encoder_opts *o, bool batches, vc_err *
     vt_options opts = encoder_device(o);
 
     opts.batches = s->batches = batches;
-    int rc = vf_component_open(&s->model, o->dir, err);
+    int rc = vf_component_open(&s->model, o->dir, "text_encoder", err);
     if (!rc)
         rc = vt_open(&s->g, &opts, err);
     return rc ? rc : vt_params_open(&s->p, s->g, err);

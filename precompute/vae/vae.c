@@ -90,12 +90,12 @@ static int configure(vae *v, const cJSON *config, const encoder_opts *o, vae_inf
 static int read_folder(vae *v, const encoder_opts *o, vae_info *info, vc_err *err)
 {
     cJSON *config;
-    int rc = vf_component_config(&config, o->dir, v->net->class, err);
+    int rc = vf_component_config(&config, o->dir, "vae", v->net->class, err);
 
     if (!rc)
         rc = vc_context(err, configure(v, config, o, info, err), "%s/config.json", o->dir);
     if (!rc)
-        rc = vf_component_open(&v->file, o->dir, err);
+        rc = vf_component_open(&v->file, o->dir, "vae", err);
     if (!rc && v->net->statistics)
         rc = vc_context(err, v->net->statistics(v->file, info, err), "%s", o->dir);
     cJSON_Delete(config);

@@ -178,7 +178,7 @@ static void compare_weights(const decoder *d, const vf_dataset *set)
 
     if (!d->dir || !cJSON_IsString(vae_of))
         return;
-    int rc = vf_component_open(&m, d->dir, &why);
+    int rc = vf_component_open(&m, d->dir, "vae", &why);
     if (!rc)
         rc = vf_model_hash(&k, m, vc_stop_flag(), &why);
     vf_model_close(m);
@@ -382,7 +382,7 @@ static int open_vae(decoder *d, vc_err *err)
         o.dtype = d->o.vae_dtype == VC_DTYPE_NONE ? VC_BF16 : d->o.vae_dtype;
         rc = prep_component_dir(&d->dir, d->o.model, d->o.vae, "vae", "vae", err);
         if (!rc)
-            rc = prep_component_class(class, sizeof class, d->dir, err);
+            rc = prep_component_class(class, sizeof class, d->dir, "vae", err);
         if (!rc)
             rc = prep_vae_by_class(&d->class, class, err);
         o.dir = d->dir;

@@ -88,7 +88,7 @@ static void check_config(const char *path, const char *want)
     cJSON *have, *o = cJSON_Parse(want);
 
     assert_non_null(o);
-    assert_ok(vf_component_config(&have, path, NULL, &err), &err);
+    assert_ok(vf_component_config(&have, path, NULL, NULL, &err), &err);
     if (!cJSON_Compare(have, o, true))
         fail_msg("%s is expected, not %s", want, cJSON_PrintUnformatted(have));
     cJSON_Delete(have);

@@ -122,7 +122,7 @@ static void test_decoders(void **state)
         char *path = vc_path_join(*state, "x.safetensors"), *json = vc_path_join(*state,
                                                                                "config.json");
         assert_ok(vf_safetensors_write(path, v, COUNT(v), NULL, 0, &err) ||
-                  vf_component_config(&config, path, rows[i].type, &err), &err);
+                  vf_component_config(&config, path, NULL, rows[i].type, &err), &err);
         for (size_t k = 0; k < COUNT(fields); k++)
             assert_true(cJSON_GetNumberValue(cJSON_GetObjectItem(config, fields[k].field)) ==
                         fields[k].value);
@@ -132,7 +132,7 @@ static void test_decoders(void **state)
                             rows[i].type);
         cJSON_Delete(config);
         assert_ok(vc_file_write(json, "{\"x\":1}", 7, &err) ||
-                  vf_component_config(&config, path, rows[i].type, &err), &err);
+                  vf_component_config(&config, path, NULL, rows[i].type, &err), &err);
         assert_non_null(cJSON_GetObjectItem(config, "x"));
         cJSON_Delete(config);
         remove(json);

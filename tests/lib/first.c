@@ -16,7 +16,7 @@
 #include "tests/lib/golden.h"
 #include "tests/lib/ok.h"
 
-enum { MOST = 256 };
+enum { MOST = 512 };
 
 static int read_dims(int64_t dim[VF_MAX_DIMS], const cJSON *list)
 {
@@ -65,6 +65,7 @@ static void save_pt(const char *path, const vf_view *v, int n)
 void first_write(const vf_safetensors *golden, const char *path)
 {
     cJSON *theirs = golden_json(golden, "theirs"), *weights = golden_json(golden, "weights");
+    const vf_meta meta = { "config", vf_safetensors_meta(golden, "their_config") };
     vf_view v[MOST];
     vc_err err = { 0 };
     const cJSON *t;
@@ -81,7 +82,7 @@ void first_write(const vf_safetensors *golden, const char *path)
     if (!strcmp(vc_path_ext(path), ".pth"))
         save_pt(path, v, n);
     else
-        assert_ok(vf_safetensors_write(path, v, n, NULL, 0, &err), &err);
+        assert_ok(vf_safetensors_write(path, v, n, &meta, meta.value ? 1 : 0, &err), &err);
     for (int i = 0; i < n; i++)
         free((void *)v[i].data);
     cJSON_Delete(theirs);

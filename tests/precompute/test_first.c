@@ -76,8 +76,8 @@ static void compare_files(const both *b, bool prefixed)
 {
     vc_err err = { 0 };
     vf_model *folder, *file;
-    assert_ok(vf_component_open(&folder, b->dir, &err), &err);
-    assert_ok(vf_component_open(&file, b->file, &err), &err);
+    assert_ok(vf_component_open(&folder, b->dir, NULL, &err), &err);
+    assert_ok(vf_component_open(&file, b->file, NULL, &err), &err);
     same_tensors(folder, file);
     vf_key is = hash_of(file), was = hash_of(folder);
     if (!prefixed)
@@ -174,9 +174,9 @@ static void flux2_of_diffusers(void **state)
     assert_int_equal(link(weights, b.file), 0);
     compare_files(&b, false);
     same_latents(&vae_flux2, &b);
-    assert_ok(vf_component_config(&config, b.file, "AutoencoderKLFlux2", &err), &err);
+    assert_ok(vf_component_config(&config, b.file, NULL, "AutoencoderKLFlux2", &err), &err);
     cJSON_Delete(config);
-    assert_fails(vf_component_config(&config, b.file, "AutoencoderKL", &err), VC_EUSAGE, &err,
+    assert_fails(vf_component_config(&config, b.file, NULL, "AutoencoderKL", &err), VC_EUSAGE, &err,
                  "the file holds AutoencoderKLFlux2, not AutoencoderKL");
     free(weights);
     end(&b);

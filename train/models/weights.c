@@ -279,7 +279,7 @@ static int find_folder(char **path, const char *model, const char *name, const c
     int rc = transformer ? 0 : vf_component_find(path, model, name, err);
     if (rc || *path)
         return rc;
-    rc = transformer ? 0 : vf_component_config(&config, model, NULL, NULL);
+    rc = transformer ? 0 : vf_component_config(&config, model, "transformer", NULL, NULL);
     cJSON_Delete(config);
     if (rc)
         return vc_fail(err, VC_ENOENT, "%s/%s has no config.json: give the folder of a transformer",
@@ -365,13 +365,13 @@ static int open_parts(vtrain_weights *w, const char *model, const char *name,
         rc = find_folder(&w->path, model, name, transformer, err);
     w->flag = transformer ? "--transformer" : "--model";
     if (!rc)
-        rc = vf_component_config(&w->config, w->path, NULL, err);
+        rc = vf_component_config(&w->config, w->path, "transformer", NULL, err);
     /* vf_model_files comes before the opening, so that the comparison of its key later finds a file
      * that was replaced in between. */
     if (!rc)
         rc = vf_model_files(&w->files, &w->bytes, w->path, err);
     if (!rc)
-        rc = vf_component_open(&w->file, w->path, err);
+        rc = vf_component_open(&w->file, w->path, "transformer", err);
     return vc_context(err, rc, "%s", w->flag);
 }
 

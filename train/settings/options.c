@@ -145,7 +145,8 @@ static void check_files(const vtrain_config *c, vc_flags *set)
 {
     const struct { const char *flag, *path; } paths[] = {
         { "model", c->model }, { "transformer", c->transformer }, { "scheduler", c->scheduler },
-        { "transformer_high", c->transformer_high }, { "lora_checkpoint", c->lora_checkpoint },
+        { "transformer_high", c->transformer_high }, { "connectors", c->connectors },
+        { "lora_checkpoint", c->lora_checkpoint },
         { "preset_lora_path", c->preset_lora_path },
     };
     vc_err e;

@@ -18,6 +18,7 @@ typedef struct part {
     char *path;                               /* the component's folder or file; NULL: --model
                                                * lacks it */
     char *set;                                /* the dataset */
+    const char *slot;                         /* "vae", "text_encoder", ... */
     bool vae;
     vf_key files;                             /* vf_model_files of the folder */
     vf_key is, made;                          /* hash of the folder's weights, of the dataset's */
@@ -56,7 +57,7 @@ static const char *dataset_of(const vtrain *t, const char *component, vf_key *ma
 static int add_part(vtrain_encoders *e, const vtrain *t, const char *component, vc_err *err)
 {
     part *p = &e->part[e->n];
-    *p = (part){ .vae = !strcmp(component, "vae") };
+    *p = (part){ .slot = component, .vae = !strcmp(component, "vae") };
     const char *set = dataset_of(t, component, &p->made);
     if (!set)
         return 0;
@@ -91,9 +92,10 @@ static void recall_one(vtrain_encoders *e, const cJSON *o)
         return;
     if (!vf_key_parse(&weights, text_of(o, "weights")))
         return;
+    const char *slot = text_of(o, "slot");            /* older files have none */
     for (int i = 0; i < e->n; i++) {
         part *p = &e->part[i];
-        if (p->tried || !same_key(&p->files, &files))
+        if (p->tried || !same_key(&p->files, &files) || (*slot && strcmp(slot, p->slot)))
             continue;
         p->is = weights;
         p->known = p->tried = true;
@@ -123,6 +125,7 @@ static cJSON *remembered(const vtrain_encoders *e)
         if (!p->known)
             continue;
         if (!cJSON_AddItemToArray(list, o) || !cJSON_AddStringToObject(o, "path", p->path) ||
+            !cJSON_AddStringToObject(o, "slot", p->slot) ||
             !cJSON_AddStringToObject(o, "files", vf_key_hex(files, p->files)) ||
             !cJSON_AddStringToObject(o, "weights", vf_key_hex(weights, p->is)))
             list = NULL;
@@ -158,7 +161,7 @@ static void hash(part *p, const atomic_int *stop)
 {
     vf_model *m;
     p->tried = true;
-    p->rc = vf_component_open(&m, p->path, &p->why);
+    p->rc = vf_component_open(&m, p->path, p->slot, &p->why);
     if (p->rc)
         return;
     p->rc = vc_maps_check(vf_model_hash(&p->is, m, stop, &p->why), &p->why);

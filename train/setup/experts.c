@@ -287,7 +287,7 @@ static int look(found *f, const vtrain *t, const char *path, vc_err *err)
 {
     cJSON *config = NULL;
     *f = (found){ 0 };
-    if (vf_component_config(&config, path, NULL, NULL))
+    if (vf_component_config(&config, path, "transformer", NULL, NULL))
         return 0;
     char *real = realpath(path, NULL);         /* of "." and of links that have other names */
     int rc = look_around(f, path, err);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/os/file.h"
 #include "common/os/progress.h"
 #include "formats/tensors/component.h"
 #include "train/models/weights.h"
@@ -75,23 +76,38 @@ static int load_low(vtrain *t, const vt_source *first, vc_err *err)
     return vc_context(err, rc, "%s", vtrain_weights_path(m->low_weights));
 }
 
-/* Opens the component that runs with the model, which is in the model's folder. */
+/* Finds the component that runs with the model: that of its flag, of the transformer's file, or of
+ * the model. */
+static int find_beside(char **path, const vtrain *t, const char *name, vc_err *err)
+{
+    const vtrain_config *c = &t->cfg;
+    const char *const places[] = { c->connectors, c->transformer, c->model };
+    int rc = 0;
+    *path = NULL;
+    for (size_t i = 0; !rc && !*path && i < sizeof places / sizeof *places; i++)
+        if (places[i] && !vc_file_exists_in(places[i], "config.json"))
+            rc = vf_component_find(path, places[i], name, err);
+    if (!rc && !*path && c->connectors && !(*path = strdup(c->connectors)))
+        rc = vc_no_memory(err);
+    return rc || *path ? rc : vc_fail(err, VC_EUSAGE, "--model%s%s has no folder %s: give the "
+                                      "folder of the whole pipeline, or --%s",
+                                      c->model ? " " : "", c->model ? c->model : "", name, name);
+}
+
+/* Opens the component that runs with the model. */
 static int load_beside(vtrain *t, vc_err *err)
 {
     const char *name = t->model.family->beside;
-    char *path = NULL;
+    char *path;
     cJSON *config = NULL;
     double bytes = 0;
-    int rc = t->cfg.model ? vf_component_find(&path, t->cfg.model, name, err) : 0;
-    if (!rc && !path)
-        rc = vc_fail(err, VC_EUSAGE, "--model%s%s has no folder %s: give the folder of the whole "
-                     "pipeline", t->cfg.model ? " " : "", t->cfg.model ? t->cfg.model : "", name);
+    int rc = find_beside(&path, t, name, err);
     if (!rc)
-        rc = vf_component_config(&config, path, NULL, err);
+        rc = vf_component_config(&config, path, name, NULL, err);
     if (!rc)
         rc = vf_model_files(&t->model.beside_files, &bytes, path, err);
     if (!rc)
-        rc = vf_component_open(&t->model.beside, path, err);
+        rc = vf_component_open(&t->model.beside, path, name, err);
     if (!rc)
         rc = vc_context(err, t->model.family->open_beside(t->model.dit, t->g, config,
                                                           t->model.beside, err), "%s", path);
