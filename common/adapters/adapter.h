@@ -52,7 +52,6 @@ typedef struct vt_adapter {
     bool convs;                               /* convolutions can have it */
     bool root;                                /* the scale is alpha / sqrt(rank) */
     bool kron;                                /* its shapes depend on vt_adapter_size.factor */
-    bool plain_base;                          /* weights with scales (fp8) cannot have it */
     unsigned drops;
     /* The output of a layer, in `type`. NULL: vt_linear's, by lora_a and lora_b. */
     vt_apply *apply;
@@ -85,7 +84,7 @@ bool vt_adapter_has(const vt_adapter_size *size, const int64_t sides[VT_SIDES],
                     const vt_factor *f);
 /* The rank of a layer's adapter; 0: its factors have none. */
 int64_t vt_adapter_rank(const vt_lin *l);
-/* Copies the values of a layer's frozen weight, which has no scales, to f32 on the host, outside
+/* Copies the values of a layer's frozen weight, times its scales, to f32 on the host, outside
  * steps. */
 int vt_adapter_base(vt_ctx *g, const vt_tensor *w, float *to, vc_err *err);
 /* Divides n into the two factors that LyCORIS's `factorization` finds, the smaller one first:

@@ -61,8 +61,8 @@ vt_tensor *vt_apply_dora(vt_ctx *g, vt_tensor *x, const vt_lin *l, vc_dtype type
 {
     vt_lin pair = *l;
     pair.b = NULL;
-    if (l->scale || l->w->nd != 2)
-        return vt_bad(g, "dora", "the weight must be [out,in], without scales", 2,
+    if (l->w->nd != 2)
+        return vt_bad(g, "dora", "the weight must be [out,in]", 2,
                       (vt_tensor *[]){ x, l->w });
     vt_tensor *by = vt_mul(g, l->factor[2], inverse_lengths(g, l));
     vt_tensor *y = vt_mul(g, plain(g, x, &pair, type), by);

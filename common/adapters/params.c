@@ -11,15 +11,22 @@
 
 int vt_adapter_base(vt_ctx *g, const vt_tensor *w, float *to, vc_err *err)
 {
-    const size_t n = (size_t)vt_count(w);
+    const size_t n = (size_t)vt_count(w), scales = w->scale ? (size_t)vt_count(w->scale) : 0;
     const void *host = vt_param_host_values(w);
-    void *room = host ? NULL : malloc(n * vc_dtype_size(w->dtype));
+    void *room = host ? NULL : malloc(vc_dtype_bytes(w->dtype, n));
+    float *by = scales ? malloc(scales * sizeof *by) : NULL;
+    int rc = (host || room) && (by || !scales) ? 0 : vc_no_memory(err);
 
-    if (!host && !room)
-        return vc_no_memory(err);
-    vc_to_f32(to, host ? host : vt_param_get(g, w, room), w->dtype, n);
+    if (!rc)
+        vc_to_f32(to, host ? host : vt_param_get(g, w, room), w->dtype, n);
+    if (!rc && scales) {
+        const float *scale = vt_param_get(g, w->scale, by);
+        for (size_t i = 0; i < n; i++)
+            to[i] *= scale[i / (n / scales)];
+    }
     free(room);
-    return 0;
+    free(by);
+    return rc;
 }
 
 /* The lengths of the rows of a layer's weight, which DoRA's magnitudes begin as. */
@@ -90,10 +97,6 @@ static int check_size(const vt_param *of, const vt_adapter_size *s, vc_err *err)
     if (of->t->nd > 2 && !a->convs)
         return vc_fail(err, VC_EUSAGE, "--adapter %s: %s is a convolution, which only lora and "
                        "rslora adapt: leave it out of --target_name", a->name, of->module);
-    if (of->scale && a->plain_base)
-        return vc_fail(err, VC_EUSAGE, "--adapter %s: needs the lengths of the weight's rows, "
-                       "which an fp8 base (%s) does not keep: give --transformer_dtype bf16, or "
-                       "another adapter", a->name, of->module);
     return 0;
 }
 

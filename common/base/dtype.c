@@ -21,9 +21,14 @@ static const struct {
     [VC_I8] = { 1, "i8", "I8", "int8" },
     [VC_U8] = { 1, "u8", "U8", "uint8" },
     [VC_BOOL] = { 1, "bool", "BOOL", "" },
+    [VC_NF4] = { 1, "nf4", "", "" },
 };
 
 size_t vc_dtype_size(vc_dtype t) { return types[t].size; }
+size_t vc_dtype_bytes(vc_dtype t, size_t n)
+{
+    return t == VC_NF4 ? n / 2 + n % 2 : n * types[t].size;
+}
 const char *vc_dtype_name(vc_dtype t) { return types[t].name; }
 const char *vc_dtype_st_name(vc_dtype t) { return types[t].st_name; }
 
@@ -52,7 +57,7 @@ vc_dtype vc_dtype_from_name(const char *s)
 
 vc_dtype vc_dtype_from_st_name(const char *s, size_t len)
 {
-    for (int t = 0; t < VC_DTYPES; t++)
+    for (int t = 0; t < VC_FILE_DTYPES; t++)
         if (strlen(types[t].st_name) == len && !memcmp(types[t].st_name, s, len))
             return (vc_dtype)t;
     return VC_DTYPE_NONE;
@@ -147,6 +152,42 @@ uint16_t vc_f32_to_f16(float f) { return f16_of(f); }
 uint8_t vc_f32_to_f8e4m3(float f) { return (uint8_t)f32_to_small(f, 4, 3, false); }
 uint8_t vc_f32_to_f8e5m2(float f) { return (uint8_t)f32_to_small(f, 5, 2, true); }
 
+/* ---- nf4 ---- */
+
+const float vc_nf4[16] = {
+    -1.0f,                 -0.6961928009986877f,  -0.5250730514526367f, -0.39491748809814453f,
+    -0.28444138169288635f, -0.18477343022823334f, -0.09105003625154495f, 0.0f,
+    0.07958029955625534f,  0.16093020141124725f,  0.24611230194568634f,  0.33791524171829224f,
+    0.44070982933044434f,  0.5626170039176941f,   0.7229568362236023f,   1.0f,
+};
+enum { NF4_ZERO = 7 };
+
+/* Returns the code of the nearest number; NaN becomes 0. */
+static uint8_t nf4_of(float f)
+{
+    uint8_t code = 0;
+
+    if (isnan(f))
+        return NF4_ZERO;
+    while (code < 15 && f > (vc_nf4[code] + vc_nf4[code + 1]) / 2)
+        code++;
+    return code;
+}
+
+static void from_nf4(float *dst, const uint8_t *src, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        dst[i] = vc_nf4[i % 2 ? src[i / 2] & 15 : src[i / 2] >> 4];
+}
+
+static void to_nf4(uint8_t *dst, const float *src, size_t n)
+{
+    for (size_t i = 0; i < n; i += 2)
+        dst[i / 2] = (uint8_t)(nf4_of(src[i]) << 4 | (i + 1 < n ? nf4_of(src[i + 1]) : NF4_ZERO));
+}
+
+/* ---- rows of any type ---- */
+
 /* Values in a file may be unaligned, so they are copied, not dereferenced. */
 #define EACH(ctype, expr)                                                   \
     for (size_t i = 0; i < n; i++) {                                        \
@@ -171,6 +212,7 @@ void vc_to_f32(float *dst, const void *src, vc_dtype t, size_t n)
     case VC_I8: EACH(int8_t, (float)v);
     case VC_U8: EACH(uint8_t, (float)v);
     case VC_BOOL: EACH(uint8_t, v ? 1.0f : 0.0f);
+    case VC_NF4: from_nf4(dst, src, n); break;
     default: break;
     }
 }
@@ -210,6 +252,7 @@ void vc_from_f32(void *dst, vc_dtype t, const float *src, size_t n)
     case VC_I8: EACH(int8_t, whole(src[i], INT8_MIN, INT8_MAX));
     case VC_U8: EACH(uint8_t, whole(src[i], 0, UINT8_MAX));
     case VC_BOOL: EACH(uint8_t, src[i] != 0);
+    case VC_NF4: to_nf4(dst, src, n); break;
     default: break;
     }
 }

@@ -22,7 +22,8 @@ static inline void *cpu_token(const vt_tensor *x, size_t b, size_t s, size_t h)
  * of D). */
 static inline cpu_vectors cpu_head(const vt_tensor *x, size_t b, size_t h, bool over_d)
 {
-    return (cpu_vectors){ cpu_token(x, b, 0, h), x->dtype, (size_t)x->stride[1], over_d };
+    return (cpu_vectors){ .data = cpu_token(x, b, 0, h), .type = x->dtype,
+                          .stride = (size_t)x->stride[1], .along = over_d };
 }
 
 static inline float *cpu_lse(const vt_tensor *lse, size_t b, size_t h)

@@ -72,7 +72,8 @@ static void pack_panel(const cpu_conv *v, uint32_t *dst, float *stage, size_t ro
                     stage[i * k + q * v->in + c0 + c] = sum;
                 }
         }
-    cpu_pack_b(v->g, dst, v->pb, (cpu_vectors){ stage, VC_F32, k, true }, 0, n, 0, k);
+    const cpu_vectors rows = { .data = stage, .type = VC_F32, .stride = k, .along = true };
+    cpu_pack_b(v->g, dst, v->pb, rows, 0, n, 0, k);
 }
 
 /* Copies the first and last position of a staged row into its padding, where the convolution

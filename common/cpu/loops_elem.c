@@ -60,8 +60,35 @@ static void take(const cpu_rows *r, const void *arg, float *y, const float *cons
     memcpy(y, x[0], n * sizeof *y);
 }
 
+typedef struct unpacking {
+    const cpu_rows *rows;
+    cpu_vectors x;
+    vt_tensor *y;
+} unpacking;
+
+static void unpack_part(void *arg, int part, int64_t begin, int64_t end)
+{
+    const unpacking *u = arg;
+    const cpu_rows *r = u->rows;
+    const size_t n = (size_t)u->y->dim[1], size = vc_dtype_size(u->y->dtype);
+    float f[CPU_SPAN];
+
+    (void)part;
+    for (int64_t row = begin; row < end; row++)
+        for (size_t i = 0, m; i < n; i += m) {
+            m = n - i < CPU_SPAN ? n - i : CPU_SPAN;
+            cpu_unpack(r, f, &u->x, (size_t)row, i, m);
+            r->store((char *)u->y->data + ((size_t)row * n + i) * size, u->y->dtype, f, m);
+        }
+}
+
 void cpu_copy(vt_dev *d, vt_tensor *y, const vt_tensor *x)
 {
+    if (x->scale) {
+        unpacking u = { d->rows, cpu_columns_of(x, true), y };
+        cpu_share(d, cpu_parts(d, x->dim[0], 1 + 32768 / x->dim[1]), x->dim[0], unpack_part, &u);
+        return;
+    }
     if (y->dtype != x->dtype) {
         RUN(d, take, NULL, false, y, x);
         return;

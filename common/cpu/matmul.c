@@ -272,11 +272,9 @@ static void tile(const product *j, const places *p, size_t m0, size_t n1, size_t
 /* Returns n elements of row i of B as stored, in f32. */
 static const float *row_of_b(const product *j, const places *p, size_t i, size_t from, size_t n)
 {
-    const char *at = (const char *)j->b.data + (i * j->b.stride + from) * vc_dtype_size(j->b.type);
-
     if (j->b.type == VC_F32)
-        return (const float *)at;
-    j->d->rows->load((float *)p->b, at, j->b.type, n);
+        return (const float *)j->b.data + i * j->b.stride + from;
+    cpu_unpack(j->d->rows, (float *)p->b, &j->b, i, from, n);
     return (const float *)p->b;
 }
 

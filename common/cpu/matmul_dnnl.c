@@ -42,16 +42,16 @@ static vt_tensor matrix(void *data, size_t rows, size_t cols, size_t stride)
 /* Returns vectors i0..i0+n-1 of x as a matrix of f32 and of the same orientation. */
 static vt_tensor convert(const wide *w, cpu_vectors x, float *to, size_t i0, size_t n)
 {
-    size_t rows = x.along ? n : w->k, cols = x.along ? w->k : n, size = vc_dtype_size(x.type);
-    const char *at = (const char *)x.data + (x.along ? i0 * x.stride : i0) * size;
+    size_t rows = x.along ? n : w->k, cols = x.along ? w->k : n;
+    const size_t row = x.along ? i0 : 0, from = x.along ? 0 : i0;
 
     if (x.type == VC_F32)
-        return matrix((void *)at, rows, cols, x.stride);
+        return matrix((float *)(uintptr_t)x.data + row * x.stride + from, rows, cols, x.stride);
     if (w->d->dry)
         return matrix(NULL, rows, cols, cols);
 #pragma omp parallel for num_threads(w->d->threads) schedule(static)
     for (size_t r = 0; r < rows; r++)
-        w->d->rows->load(to + r * cols, at + r * x.stride * size, x.type, cols);
+        cpu_unpack(w->d->rows, to + r * cols, &x, row + r, from, cols);
     return matrix(to, rows, cols, cols);
 }
 

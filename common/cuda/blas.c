@@ -207,6 +207,7 @@ static bool operand(vt_dev *d, cuda_area area, vc_dtype type, const vt_tensor *x
         return true;
     out->data = (void *)(uintptr_t)cuda_convert(d, area, type, x);
     out->dtype = type;
+    out->scale = NULL;
     int64_t stride = 1;
     for (int i = x->nd; i-- > 0; stride *= x->dim[i])
         out->stride[i] = stride;

@@ -20,11 +20,23 @@ static void map(vt_dev *d, const char *op, vk_element f, vk_map_args s, int k,
         cuda_ok(d, vk_map(d->stream, f, &s), op);
 }
 
+static void unpack(vt_dev *d, vt_tensor *y, const vt_tensor *x)
+{
+    const uint64_t n = (uint64_t)vt_count(x);
+    vk_unpack_args s = {
+        .y = y->data, .w = x->data, .scale = x->scale->data, .n = n,
+        .block = n / (uint64_t)vt_count(x->scale), .type = (int)x->dtype, .to = (int)y->dtype,
+    };
+    cuda_ok(d, vk_unpack(d->stream, &s), "unpack");
+}
+
 void cuda_copy(vt_dev *d, vt_tensor *y, const vt_tensor *x)
 {
     vk_move_args s;
 
-    if (y->dtype != x->dtype)
+    if (x->scale)
+        unpack(d, y, x);
+    else if (y->dtype != x->dtype)
         RUN(d, "copy", VK_TAKE, (vk_map_args){ 0 }, y, x);
     else if (vt_packed(x) && vt_packed(y))
         cuda_copy_bytes(d, y->data, x->data, (size_t)vt_count(x) * vc_dtype_size(x->dtype));

@@ -5,7 +5,8 @@
 
 _Static_assert((int)VK_F32 == (int)VC_F32 && (int)VK_BF16 == (int)VC_BF16 &&
                    (int)VK_F16 == (int)VC_F16 && (int)VK_F8E4M3 == (int)VC_F8E4M3 &&
-                   (int)VK_F8E5M2 == (int)VC_F8E5M2 && (int)VK_AXES == (int)VT_DIMS,
+                   (int)VK_F8E5M2 == (int)VC_F8E5M2 && (int)VK_I8 == (int)VC_I8 &&
+                   (int)VK_NF4 == (int)VC_NF4 && (int)VK_AXES == (int)VT_DIMS,
                "the kernels' types must have vc_dtype's numbers");
 
 /* An axis with the strides of all operands. */

@@ -172,6 +172,63 @@ VK_HD void vk_move_body(const vk_move_args *s, uint32_t block, vk_team t)
     }
 }
 
+/* ---- codes with scales ---- */
+
+/* The values of vc_nf4 (base/dtype.h). A chain of choices needs no table in memory, which the lanes
+ * of a warp would read at different places. */
+VK_HD float vk_nf4(uint32_t code)
+{
+    float low = code & 4u ? (code & 2u ? (code & 1u ? 0.0f : -0.09105003625154495f)
+                                       : (code & 1u ? -0.18477343022823334f
+                                                    : -0.28444138169288635f))
+                          : (code & 2u ? (code & 1u ? -0.39491748809814453f
+                                                    : -0.5250730514526367f)
+                                       : (code & 1u ? -0.6961928009986877f : -1.0f));
+    float high = code & 4u ? (code & 2u ? (code & 1u ? 1.0f : 0.7229568362236023f)
+                                        : (code & 1u ? 0.5626170039176941f
+                                                     : 0.44070982933044434f))
+                           : (code & 2u ? (code & 1u ? 0.33791524171829224f
+                                                     : 0.24611230194568634f)
+                                        : (code & 1u ? 0.16093020141124725f
+                                                     : 0.07958029955625534f));
+    return code & 8u ? high : low;
+}
+
+/* The value of code i of w, whose first element has an even number. */
+VK_HD float vk_code(const char *w, int type, uint64_t i)
+{
+    uint32_t u;
+
+    if (type == VK_NF4) {
+        u = (uint32_t)(uint8_t)w[i >> 1];
+        return vk_nf4(i & 1u ? u & 15u : u >> 4);
+    }
+    u = (uint32_t)(uint8_t)w[i];
+    if (type == VK_I8)
+        return (float)((int)(u ^ 0x80u) - 0x80);
+    return vk_widen(u, vk_small_of(type));
+}
+
+VK_HD void vk_unpack_body(const vk_unpack_args *s, uint32_t block, vk_team t)
+{
+    VK_EACH(u, (s->n + 7) / 8) {
+        const uint64_t first = u * 8;
+        const int n = s->n - first < 8 ? (int)(s->n - first) : 8, size = s->to == VK_BF16 ? 2 : 4;
+        uint64_t at = first / s->block, end = (at + 1) * s->block;
+        vk_f8 y;
+        VK_UNROLL
+        for (int j = 0; j < 8; j++) {
+            const uint64_t i = first + (uint64_t)j;
+            if (i == end) {
+                at++;
+                end += s->block;
+            }
+            y.v[j] = j < n ? vk_code(s->w, s->type, i) * s->scale[at] : 0.0f;
+        }
+        vk_store8(s->y + first * (uint64_t)size, s->to, 1, n, y);
+    }
+}
+
 #include "common/kernels/norm.h"
 
 /* ---- sums over rows ---- */
@@ -375,6 +432,7 @@ int vk_update(void *stream, vf_rule rule, const vk_update_args *s)
 }
 
 VK_KERNEL(move, vk_move_args, VK_BLOCKS((uint64_t)s->w.rows * s->w.packs))
+VK_KERNEL(unpack, vk_unpack_args, VK_BLOCKS((s->n + 7) / 8))
 VK_TEAM_KERNEL(norm, vk_norm_args, VK_TEAM_BLOCKS(s->w.rows, s->teams))
 VK_TEAM_KERNEL(norm_whole, vk_norm_args, VK_TEAM_BLOCKS(s->w.rows, s->teams))
 VK_TEAM_KERNEL(norm_dx, vk_norm_dx_args, VK_TEAM_BLOCKS(s->w.rows, s->teams))

@@ -28,6 +28,17 @@ int vk_map(void *stream, vk_element f, const vk_map_args *s);
 typedef struct vk_move_args { vk_walk w; } vk_move_args;
 int vk_move(void *stream, const vk_move_args *s);
 
+/* y = the codes w times their scales: n elements, all packed, `block` of which share a scale. type
+ * is VK_F8E4M3, VK_F8E5M2, VK_I8 or VK_NF4; to is VK_BF16 or VK_F32. */
+typedef struct vk_unpack_args {
+    char *y;
+    const char *w;
+    const float *scale;
+    uint64_t n, block;
+    int type, to;
+} vk_unpack_args;
+int vk_unpack(void *stream, const vk_unpack_args *s);
+
 /* ---- rows ---- */
 
 /* teams is the number of teams in a block: 1, or up to VK_THREADS / 8 for short rows. */

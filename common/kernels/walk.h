@@ -11,6 +11,8 @@ enum { VK_OPERANDS = 8, VK_AXES = 6 };
 
 /* The types that kernels load and store, with vc_dtype's numbers (checked in walk.c). */
 enum { VK_F32, VK_BF16, VK_F16, VK_F8E4M3, VK_F8E5M2 };
+/* The types that only vk_unpack reads. */
+enum { VK_I8 = 9, VK_NF4 = 12 };
 
 typedef struct vk_walk {
     int nd;                                    /* axes of rows */

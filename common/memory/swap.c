@@ -37,7 +37,7 @@ struct vt_swap {
 
 static size_t bytes_of(const vt_tensor *t)
 {
-    return (size_t)vt_count(t) * vc_dtype_size(t->dtype);
+    return vc_dtype_bytes(t->dtype, (size_t)vt_count(t));
 }
 
 static void close_places(vt_places *all)

@@ -13,17 +13,16 @@ int vt_host_threads(const vt_ctx *g) { return g->be->threads ? g->be->threads(g-
 
 static void convert_share(char *to, vc_dtype type, const char *from, vc_dtype of, int64_t n)
 {
-    size_t out = vc_dtype_size(type), in = vc_dtype_size(of);
     float stage[STAGE];
 
     if (type == of) {
-        memcpy(to, from, (size_t)n * out);
+        memcpy(to, from, vc_dtype_bytes(type, (size_t)n));
         return;
     }
     for (int64_t i = 0; i < n; i += STAGE) {
         size_t m = (size_t)(n - i < STAGE ? n - i : STAGE);
-        vc_to_f32(stage, from + (size_t)i * in, of, m);
-        vc_from_f32(to + (size_t)i * out, type, stage, m);
+        vc_to_f32(stage, from + vc_dtype_bytes(of, (size_t)i), of, m);
+        vc_from_f32(to + vc_dtype_bytes(type, (size_t)i), type, stage, m);
     }
 }
 
@@ -31,12 +30,12 @@ static void convert_share(char *to, vc_dtype type, const char *from, vc_dtype of
 static void convert(const vt_ctx *g, void *to, vc_dtype type, const void *from, vc_dtype of,
                     int64_t n)
 {
-    size_t out = vc_dtype_size(type), in = vc_dtype_size(of);
     int threads = n > SHARE ? vt_host_threads(g) : 1;
 
     #pragma omp parallel for num_threads(threads) if(threads > 1)
     for (int64_t i = 0; i < n; i += SHARE)
-        convert_share((char *)to + (size_t)i * out, type, (const char *)from + (size_t)i * in, of,
+        convert_share((char *)to + vc_dtype_bytes(type, (size_t)i), type,
+                      (const char *)from + vc_dtype_bytes(of, (size_t)i), of,
                       n - i < SHARE ? n - i : SHARE);
 }
 
@@ -46,27 +45,27 @@ static void upload(const vt_ctx *g, void *dst, vc_dtype to, const void *src, vc_
 {
     const vt_backend *be = g->be;
     vt_dev *dev = g->dev;
-    size_t out = vc_dtype_size(to), in = vc_dtype_size(from);
 
     if (be->host_memory) {
         convert(g, dst, to, src, from, n);
         return;
     }
     if (to == from) {
-        be->upload(dev, dst, src, (size_t)n * out);
+        be->upload(dev, dst, src, vc_dtype_bytes(to, (size_t)n));
         return;
     }
     float stage[STAGE];
     uint64_t bytes[STAGE];
     for (int64_t i = 0; i < n; i += STAGE) {
         size_t m = (size_t)(n - i < STAGE ? n - i : STAGE);
-        vc_to_f32(stage, (const char *)src + (size_t)i * in, from, m);
+        char *at = (char *)dst + vc_dtype_bytes(to, (size_t)i);
+        vc_to_f32(stage, (const char *)src + vc_dtype_bytes(from, (size_t)i), from, m);
         if (to == VC_F32) {
-            be->upload(dev, (char *)dst + (size_t)i * out, stage, m * out);
+            be->upload(dev, at, stage, m * sizeof *stage);
             continue;
         }
         vc_from_f32(bytes, to, stage, m);
-        be->upload(dev, (char *)dst + (size_t)i * out, bytes, m * out);
+        be->upload(dev, at, bytes, vc_dtype_bytes(to, m));
     }
 }
 
@@ -130,7 +129,6 @@ vt_tensor *vt_from_rows(vt_ctx *g, int64_t rows, int64_t width, vt_fill_fn fill,
 static void download(vt_ctx *g, const vt_tensor *t, float *out)
 {
     uint64_t bytes[STAGE];
-    size_t size = vc_dtype_size(t->dtype);
     int64_t n = vt_count(t);
 
     if (!t->data) {                            /* a dry step */
@@ -139,7 +137,9 @@ static void download(vt_ctx *g, const vt_tensor *t, float *out)
     }
     for (int64_t i = 0; i < n; i += STAGE) {
         size_t m = (size_t)(n - i < STAGE ? n - i : STAGE);
-        g->be->download(g->dev, bytes, (const char *)t->data + (size_t)i * size, m * size);
+        g->be->download(g->dev, bytes,
+                        (const char *)t->data + vc_dtype_bytes(t->dtype, (size_t)i),
+                        vc_dtype_bytes(t->dtype, m));
         vc_to_f32(out + i, bytes, t->dtype, m);
     }
 }
@@ -199,7 +199,7 @@ typedef struct param {
 
 static size_t bytes_of(const vt_tensor *t)
 {
-    return (size_t)vt_count(t) * vc_dtype_size(t->dtype);
+    return vc_dtype_bytes(t->dtype, (size_t)vt_count(t));
 }
 
 static int set_shape(vt_tensor *t, int nd, const int64_t *dim, vc_err *err)
@@ -435,6 +435,7 @@ int vt_param_train(vt_ctx *g, vt_tensor *t, vc_dtype dtype, vc_err *err)
             g->be->copy(g->dev, &y, t);
         free_values(g, p);
         p->mapped = false;
+        y.scale = NULL;
         *t = y;
     }
     if (!t->grad) {

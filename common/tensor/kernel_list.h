@@ -13,7 +13,8 @@
  * (+)= overwrites an empty target and adds to any other (vt_adds), and marks it as not empty
  * (vt_wrote). Gradients and fresh results start empty. Targets that are NULL are skipped. */
 
-/* y = x: any strides, types f32, bf16, f16, fp8, or equal ones (also i32) */
+/* y = x: any strides, types f32, bf16, f16, fp8, or equal ones (also i32). An x that has scales is
+ * multiplied by them; it and y, f32 or bf16, are packed then. */
 VT_KERNEL(void, copy, (vt_dev *, vt_tensor *y, const vt_tensor *x))
 /* y = rows ids of table; ids i32, any table type. An id outside the table is a fault. */
 VT_KERNEL(void, embedding, (vt_dev *, vt_tensor *y, const vt_tensor *table,
@@ -71,7 +72,8 @@ VT_KERNEL(void, norm_grad, (vt_dev *, vt_tensor *dx, vt_tensor *dw, vt_tensor *d
 
 /* c = alpha * op(a) op(b) + beta * c + bias; 2-D, rows may be strided (lda = stride[0]).
  * op(a) [m,k], op(b) [k,n]; ta, tb: the operand is stored transposed. bias [n] or NULL. Any
- * mix of types; products accumulate in f32; beta 0 never reads c. */
+ * mix of types; products accumulate in f32; beta 0 never reads c. b may have codes and scales here
+ * and in the products with GELU: it is then packed, and its values are unpacked as they are read. */
 VT_KERNEL(void, matmul, (vt_dev *, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b,
                          bool tb, const vt_tensor *bias, float alpha, float beta))
 /* Products with fused epilogues, where the device has them; a is not transposed. These serve a

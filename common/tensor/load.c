@@ -1,5 +1,5 @@
-/* load.c - a weight's values from a source: borrowed, copied, or converted, and the scales of fp8
- * files; see weights.h */
+/* load.c - a weight's values from a source: borrowed, copied, converted or packed, and the scales of
+ * files' codes; see weights.h */
 #include <math.h>
 #include <omp.h>
 #include <stdbool.h>
@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/tensor/engine.h"
+#include "common/tensor/packing.h"
 #include "common/tensor/params.h"
 
 /* ---- values with scales ---- */
@@ -32,7 +33,7 @@ static float scale_at(const vt_host *h, int64_t row, int64_t block)
 void vt_host_row(float *to, const vt_host *h, int64_t row)
 {
     const int64_t n = row_size(h);
-    vc_to_f32(to, (const char *)h->data + (size_t)(row * n) * vc_dtype_size(h->dtype), h->dtype,
+    vc_to_f32(to, (const char *)h->data + vc_dtype_bytes(h->dtype, (size_t)(row * n)), h->dtype,
               (size_t)n);
     if (!h->scale)
         return;
@@ -47,7 +48,7 @@ void vt_host_row(float *to, const vt_host *h, int64_t row)
 /* Removes scales that are all 1, with which some programs mark weights that they left alone. */
 static void drop_ones(vt_host *h)
 {
-    bool ones = h->scale != NULL;
+    bool ones = h->scale && h->dtype <= VC_F64;
     for (int64_t i = 0; ones && i < h->scales[0]; i++)
         for (int64_t b = 0; ones && b < h->scales[1]; b++)
             ones = scale_at(h, i, b) == 1;
@@ -90,80 +91,44 @@ static int load_scaled(vt_tensor **t, vt_ctx *g, vc_dtype as, const vt_host *h, 
     return *t ? 0 : VC_ENOMEM;
 }
 
-int vt_unscale(vt_ctx *g, vt_tensor *t, const vt_tensor *scale, vc_err *err)
+/* ---- packing ---- */
+
+/* Packs each row of h by all threads; `room` has room for a row of each thread. */
+static int pack_rows(char *code, float *scale, const vt_packing *p, const vt_host *h,
+                     const char *name, float *room, int threads, vc_err *err)
 {
-    const size_t n = (size_t)vt_count(t), each = n / (size_t)vt_count(scale);
-    float *w = malloc(n * sizeof *w), *s = malloc((size_t)vt_count(scale) * sizeof *s);
-    int rc = w && s ? 0 : vc_no_memory(err);
-
-    if (!rc) {
-        const float *values = vt_param_get(g, t, w), *by = vt_param_get(g, scale, s);
-        for (size_t i = 0; i < n; i++)
-            w[i] = values[i] * by[i / each];
-        vt_param_set(g, t, w, VC_F32);
-    }
-    free(w);
-    free(s);
-    return rc;
-}
-
-/* ---- conversion to fp8 ---- */
-
-/* Converts the n values of a row to e4m3, scaled by the power of two that brings them into +-448.
- * Returns false if a value is not finite. */
-static bool to_fp8(uint8_t *code, float *scale, float *row, size_t n)
-{
-    float most = 0;
-    bool finite = true;
-    int e;
-
-    for (size_t k = 0; k < n; k++) {
-        most = fmaxf(most, fabsf(row[k]));
-        finite &= isfinite(row[k]);
-    }
-    if (!finite)
-        return false;
-    frexpf(most / 448, &e);                    /* 0.5..1 times 2^e */
-    *scale = most > 0 ? ldexpf(1, e > -126 ? e : -126) : 1;
-    float by = 1 / *scale;
-    for (size_t k = 0; k < n; k++)
-        row[k] *= by;
-    vc_from_f32(code, VC_F8E4M3, row, n);
-    return true;
-}
-
-/* Converts each row of h by all threads; `room` has room for a row of each thread. */
-static int to_rows_of_fp8(uint8_t *code, float *scale, const vt_host *h, const char *name,
-                          float *room, int threads, vc_err *err)
-{
-    size_t n = (size_t)h->dim[1];
+    const size_t n = (size_t)h->dim[1], bytes = vc_dtype_bytes(p->type, n);
+    const int64_t scales = vt_packing_scales(p, h->dim[1]);
     int64_t bad = h->dim[0];                   /* the first row with a value that is not finite */
 
     #pragma omp parallel for num_threads(threads) if(threads > 1) reduction(min : bad)
     for (int64_t i = 0; i < h->dim[0]; i++) {
         float *row = room + (size_t)omp_get_thread_num() * n;
         vt_host_row(row, h, i);
-        if (!to_fp8(code + (size_t)i * n, scale + i, row, n))
+        if (!vt_pack_codes(p, code + (size_t)i * bytes, scale + i * scales, row, h->dim[1]))
             bad = i < bad ? i : bad;
     }
     return bad == h->dim[0] ? 0
          : vc_fail(err, VC_EMISMATCH, "tensor \"%s\": row %lld holds a value that is not finite, "
-                   "which fp8 cannot", name, (long long)bad);
+                   "which %s cannot", name, (long long)bad, vc_dtype_name(p->type));
 }
 
-/* Fills a weight and the scales of its rows with the converted values of h. */
-static int fill_fp8(vt_tensor *t, vt_tensor *scale, vt_ctx *g, const vt_host *h, const char *name,
-                    vc_err *err)
+/* Fills a weight and its scales with the packed values of h. */
+static int fill_packed(vt_tensor *t, vt_tensor *scale, vt_ctx *g, const vt_host *h,
+                       const char *name, vc_err *err)
 {
-    size_t rows = (size_t)h->dim[0], n = (size_t)h->dim[1];
-    int threads = vt_host_threads(g);
-    uint8_t *own = vt_param_host_memory(g, t), *code = own ? own : malloc(rows * n);
-    float *s = malloc(rows * sizeof *s), *room = malloc((size_t)threads * n * sizeof *room);
-    int rc = code && s && room ? to_rows_of_fp8(code, s, h, name, room, threads, err)
-                               : vc_fail(err, VC_ENOMEM, "%s: out of memory", name);
+    const size_t n = (size_t)h->dim[1];
+    const int threads = vt_host_threads(g);
+    char *own = vt_param_host_memory(g, t);
+    char *code = own ? own : malloc(vc_dtype_bytes(t->dtype, (size_t)vt_count(t)));
+    float *s = malloc((size_t)vt_count(scale) * sizeof *s);
+    float *room = malloc((size_t)threads * n * sizeof *room);
+    int rc = code && s && room
+                 ? pack_rows(code, s, vt_packing_of(t->dtype), h, name, room, threads, err)
+                 : vc_fail(err, VC_ENOMEM, "%s: out of memory", name);
 
     if (!rc && !own)
-        vt_param_set(g, t, code, VC_F8E4M3);
+        vt_param_set(g, t, code, t->dtype);
     if (!rc)
         vt_param_set(g, scale, s, VC_F32);
     if (!own)
@@ -173,17 +138,17 @@ static int fill_fp8(vt_tensor *t, vt_tensor *scale, vt_ctx *g, const vt_host *h,
     return rc;
 }
 
-static int load_fp8(vt_tensor **t, vt_tensor **scale, vt_ctx *g, const vt_host *h, bool on_host,
-                    const char *name, vc_err *err)
+static int load_packed(vt_tensor **t, vt_tensor **scale, vt_ctx *g, const vt_packing *p,
+                       const vt_host *h, bool on_host, const char *name, vc_err *err)
 {
-    const vc_dtype fp8 = VC_F8E4M3;
-    *t = on_host ? vt_param_on_host(g, fp8, 2, h->dim, NULL, fp8, false, err)
-                 : vt_param_new(g, fp8, 2, h->dim, NULL, fp8, false, err);
-    *scale = *t ? vt_param_new(g, VC_F32, 1, h->dim, NULL, VC_F32, false, err) : NULL;
+    const int64_t dim[2] = { h->dim[0], vt_packing_scales(p, h->dim[1]) };
+    *t = on_host ? vt_param_on_host(g, p->type, 2, h->dim, NULL, p->type, false, err)
+                 : vt_param_new(g, p->type, 2, h->dim, NULL, p->type, false, err);
+    *scale = *t ? vt_param_new(g, VC_F32, dim[1] > 1 ? 2 : 1, dim, NULL, VC_F32, false, err) : NULL;
     int rc = *scale ? 0 : vc_context(err, VC_ENOMEM, "%s", name);
 
     if (!rc && !g->sizes_only)
-        rc = fill_fp8(*t, *scale, g, h, name, err);
+        rc = fill_packed(*t, *scale, g, h, name, err);
     if (rc) {
         vt_param_free(g, *t);
         vt_param_free(g, *scale);
@@ -193,11 +158,6 @@ static int load_fp8(vt_tensor **t, vt_tensor **scale, vt_ctx *g, const vt_host *
 }
 
 /* ---- one weight ---- */
-
-static bool is_fp8(vc_dtype type)
-{
-    return type == VC_F8E4M3 || type == VC_F8E5M2;
-}
 
 static int borrow(vt_tensor **t, vt_ctx *g, vc_dtype as, const vt_host *h, const vt_source *src,
                   bool on_host, vc_err *err)
@@ -222,14 +182,16 @@ void vt_shape_text(char text[VT_SHAPE_TEXT], int nd, const int64_t *dim)
 static int load(vt_tensor **t, vt_tensor **scale, vt_ctx *g, const vt_source *src, vt_host *h,
                 const char *name, vc_err *err)
 {
-    const bool on_host = scale && src->on_host, converts = scale && src->converts;
+    const bool on_host = scale && src->on_host;
+    const vt_packing *to = scale && src->converts ? vt_packing_of(src->to) : NULL;
+    const bool converts = scale && src->converts && (!to || vt_packing_scales(to, h->dim[1]));
     vc_dtype as = h->dtype == VC_F64 ? VC_F32 : h->dtype;
     if (converts)
         as = src->to;
     drop_ones(h);
-    const bool codes = h->scale && scale && as == h->dtype && is_fp8(as);
-    if (scale && as == VC_F8E4M3 && h->dtype != as)
-        return load_fp8(t, scale, g, h, on_host, name, err);
+    const bool codes = h->scale && scale && as == h->dtype && vt_is_code(as);
+    if (converts && to && h->dtype != as)
+        return load_packed(t, scale, g, to, h, on_host, name, err);
     if (h->scale && !codes)
         return load_scaled(t, g, converts ? as : VC_F32, h, on_host, err);
     int rc = borrow(t, g, as, h, src, on_host, err);
@@ -256,7 +218,7 @@ int vt_load(vt_tensor **t, vt_tensor **scale, vc_dtype *from, vt_ctx *g, const v
     vt_shape_text(have, h.nd, h.dim);
     if (h.nd != nd || memcmp(h.dim, dim, (size_t)nd * sizeof *dim))
         return vc_fail(err, VC_EMISMATCH, "tensor \"%s\" is %s, %s was expected", name, have, want);
-    if (h.dtype < 0 || h.dtype > VC_F64)
+    if (h.dtype < 0 || (h.dtype > VC_F64 && !(h.scale && vt_is_code(h.dtype))))
         return vc_fail(err, VC_EMISMATCH, "tensor \"%s\" holds %s, no weight has that type", name,
                        h.dtype < 0 ? "no known type" : vc_dtype_name(h.dtype));
     *from = h.dtype;

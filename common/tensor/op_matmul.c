@@ -6,7 +6,7 @@
 
 /* H is x a' [M,r], after dropout, saved for b's gradient. PRE is the input [M,k] of gelu, saved by
  * the second layer of a feed-forward instead of X, which is gelu(PRE). DRAW is that of dropout. */
-enum { X, W, B, LORA_A, LORA_B, SCALE, H, PRE, DRAW, INPUTS };
+enum { X, W, B, LORA_A, LORA_B, H, PRE, DRAW, INPUTS };
 
 /* The epilogue of a sum of products, done by its last product; pre as in kernel_list.h. */
 typedef struct ending {
@@ -68,41 +68,6 @@ static void last_product(vt_ctx *g, vt_tensor *c, const vt_tensor *a, const vt_t
     else
         VT_RUN_HEAVY(g, matmul_gelu_grad, c, a, b, tb, e->pre, alpha, by);
     vt_wrote(c);
-}
-
-/* The product w by its scale: w as [out,n,block], the scale as [out,n,1] repeated. */
-static void expand(vt_ctx *g, const vt_tensor *whole, const vt_tensor *w, const vt_tensor *scale)
-{
-    const int64_t n = scale->nd > 1 ? scale->dim[1] : 1;
-    const int64_t dim[3] = { w->dim[0], n, w->dim[1] / n };
-    vt_tensor to = *whole, codes = *w, by = *scale;
-    vt_tensor *const all[3] = { &to, &codes, &by };
-
-    for (int k = 0; k < 3; k++) {
-        all[k]->nd = 3;
-        memcpy(all[k]->dim, dim, sizeof dim);
-        all[k]->stride[0] = k < 2 ? w->dim[1] : n;
-        all[k]->stride[1] = k < 2 ? dim[2] : 1;
-        all[k]->stride[2] = k < 2;
-    }
-    VT_RUN(g, binary, VT_MUL, &to, &codes, &by);
-}
-
-/* c = a op(w) + by c + bias, where the rows of w may have a scale. */
-static void product_by(vt_ctx *g, vt_tensor *c, const vt_tensor *a, const vt_tensor *w, bool tw,
-                       const vt_tensor *scale, const vt_tensor *bias, float by, const ending *e)
-{
-    if (!scale) {
-        last_product(g, c, a, w, tw, bias, 1.0f, by, e);
-        return;
-    }
-    vt_scope s = vt_scope_begin(g);
-    vt_tensor *whole = vt_new(g, g->compute, 2, w->dim);
-    if (whole) {
-        expand(g, whole, w, scale);
-        last_product(g, c, a, whole, tw, bias, 1.0f, by, e);
-    }
-    vt_scope_end(g, s, 0, NULL);
 }
 
 /* ---- dropout ---- */
@@ -301,7 +266,7 @@ static void linear_grad(vt_ctx *g, const vt_node *n)
     if (n->in[PRE])
         e = (ending){ GELU_GRAD, n->in[PRE] };
     flat(dx, &dx2);
-    product_by(g, &dx2, &dy, n->in[W], false, n->in[SCALE], NULL, beta(dx), lora ? &plain : &e);
+    last_product(g, &dx2, &dy, n->in[W], false, NULL, 1.0f, beta(dx), lora ? &plain : &e);
     if (!lora)
         return;
     vt_tensor a = factor(g, n->in[LORA_A], n->in[X], &dy);
@@ -322,9 +287,10 @@ static const char *wrong(const vt_tensor *x, const vt_lin *l)
     if (!a != !b || (a && (a->nd != 2 || b->nd != 2 || a->dim[1] != w->dim[1] ||
                            b->dim[0] != w->dim[0] || a->dim[0] != b->dim[1])))
         return "LoRA must be a [r,in] and b [out,r]";
-    if (l->scale && (l->scale->nd < 1 || l->scale->nd > 2 || l->scale->dim[0] != w->dim[0] ||
-                     (l->scale->nd == 2 && w->dim[1] % l->scale->dim[1]) || w->needs_grad ||
-                     l->scale->dtype != VC_F32 || !vt_packed(l->scale)))
+    const vt_tensor *scale = w->scale;
+    if (scale && (scale->nd < 1 || scale->nd > 2 || scale->dim[0] != w->dim[0] ||
+                  (scale->nd == 2 && w->dim[1] % scale->dim[1]) || w->needs_grad ||
+                  scale->dtype != VC_F32 || !vt_packed(scale)))
         return "the scale must be f32 [out] or [out,n], of a frozen weight";
     if (!vt_packed(w) || (l->b && !vt_packed(l->b)) || (a && !(vt_packed(a) && vt_packed(b))))
         return "weights must be packed";
@@ -366,7 +332,7 @@ static vt_tensor *linear(vt_ctx *g, vt_tensor *x, const vt_lin *l, vc_dtype type
         base.lora_a = base.lora_b = NULL;
         l = &base;
     }
-    vt_tensor *all[] = { x, l->w, l->b, l->lora_a, l->lora_b, l->scale }, *some[INPUTS];
+    vt_tensor *all[] = { x, l->w, l->b, l->lora_a, l->lora_b }, *some[INPUTS];
     int n = 0;
 
     for (int i = 0; i < H; i++)
@@ -398,12 +364,11 @@ static vt_tensor *linear(vt_ctx *g, vt_tensor *x, const vt_lin *l, vc_dtype type
             return NULL;
         e = (ending){ GELU, *gelu };
     }
-    product_by(g, &y2, &x2, l->w, true, l->scale, l->b, 0.0f, l->lora_a ? &plain : &e);
+    last_product(g, &y2, &x2, l->w, true, l->b, 1.0f, 0.0f, l->lora_a ? &plain : &e);
     if (l->lora_a && !(h = add_lora(g, &y2, &x2, l, &e)))
         return NULL;
 
-    vt_tensor *in[] = { x, l->w, l->b, l->lora_a, l->lora_b, l->scale, h, pre,
-                        draw_of(g, l) };
+    vt_tensor *in[] = { x, l->w, l->b, l->lora_a, l->lora_b, h, pre, draw_of(g, l) };
     unsigned keep = ((1u << INPUTS) - 1) & ~(1u << X | 1u << B);
     if (needs_input(l->w, l->lora_a) && !pre)
         keep |= 1u << X;

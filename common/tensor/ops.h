@@ -5,7 +5,8 @@
  * means: aligned at the last axis, sizes equal or 1, missing leading axes are 1. Inputs may be
  * views with any strides. Statistics, softmax and sums are f32 (at least) whatever the tensors'
  * type. Results have the type of the first input if that is f32 or bf16, else the compute type;
- * other inputs may be f32 or bf16, frozen parameters also f16 or fp8, as stored. */
+ * other inputs may be f32 or bf16, frozen parameters also f16 or fp8, as stored. A weight that has
+ * scales is read by linear layers alone. */
 #ifndef COMMON_TENSOR_OPS_H
 #define COMMON_TENSOR_OPS_H
 
@@ -116,10 +117,9 @@ vt_tensor *vt_gated_add_two(vt_ctx *g, vt_tensor *x, vt_tensor *y, int64_t split
 /* ---- matrix products (op_matmul.c) ---- */
 
 /* A linear layer: w [out,in] as checkpoints store it, b [out] or NULL; with LoRA a [r,in],
- * lb [out,r]: y = x w' + b + lora_scale * (x a') lb'. Frozen parts get no gradient. scale is NULL
- * or f32 [out]: the rows of a frozen w are multiplied by it, or [out,n]: n equal blocks of each
- * row; they are expanded to the compute type for each product, in the step's memory. lora_key tells
- * the module's dropout from others'; 0: the module drops nothing, as its input is that of all
+ * lb [out,r]: y = x w' + b + lora_scale * (x a') lb'. Frozen parts get no gradient. w may have codes
+ * and scales (vt_tensor.scale), which the kernels of products unpack. lora_key tells the module's
+ * dropout from others'; 0: the module drops nothing, as its input is that of all
  * samples. An adapter (adapter.h) changes the layer as its row says, by its factors; the first two
  * of a LoRA and its kin are lora_a and lora_b too. */
 enum { VT_FACTORS = 6 };
@@ -128,7 +128,6 @@ typedef vt_tensor *vt_apply(vt_ctx *g, vt_tensor *x, const struct vt_lin *l, vc_
 typedef struct vt_lin {
     vt_tensor *w, *b, *lora_a, *lora_b;
     float lora_scale;
-    vt_tensor *scale;
     uint64_t lora_key;
     const struct vt_adapter *adapter;         /* NULL: none, or the LoRA of lora_a and lora_b */
     vt_apply *apply;                          /* the adapter's; NULL: it has the pair alone */

@@ -35,11 +35,9 @@ int vt_params_train_one(vt_params *p, vt_param *w, vc_err *err);
 int vt_params_trained(const vt_params *p);
 
 /* load.c. Loads a tensor of the source, of type *from there. scale is NULL but for a linear's
- * weight, for which *scale becomes the scale of its rows, or of blocks of them, if it is held in
- * fp8 with scales. */
+ * weight, for which *scale becomes the scale of its rows, or of blocks of them, if it is held as
+ * codes with scales. */
 int vt_load(vt_tensor **t, vt_tensor **scale, vc_dtype *from, vt_ctx *g, const vt_source *src,
             int nd, const int64_t *dim, const char *name, vc_err *err);
-/* Multiplies the f32 values of t [out,in] by a scale [out] or [out,blocks]. */
-int vt_unscale(vt_ctx *g, vt_tensor *t, const vt_tensor *scale, vc_err *err);
 
 #endif

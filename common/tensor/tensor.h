@@ -52,6 +52,9 @@ struct vt_tensor {
     vt_tensor *grad;                          /* made by vt_grad; always NULL in a view */
     bool needs_grad;                          /* it depends on a trained parameter */
     bool param;                               /* persistent: lives until vt_param_free */
+    const vt_tensor *scale;                   /* of a frozen weight [out,in] of codes (packing.h):
+                                               * f32 [out] or [out,n], by which its rows, or n equal
+                                               * blocks of each, are multiplied; NULL in a view */
     void *rounded;                            /* of vt_param_round: the values in bf16; or NULL,
                                                * as in a view */
 };

@@ -58,7 +58,7 @@ static int report(const vt_params *p, int64_t n, vc_dtype type, vc_err *err)
 {
     if (!p->loaded || p->g->sizes_only)
         return 0;
-    return p->loaded(p->loaded_arg, (size_t)n * vc_dtype_size(type), err);
+    return p->loaded(p->loaded_arg, vc_dtype_bytes(type, (size_t)n), err);
 }
 
 vt_ctx *vt_params_context(const vt_params *p) { return p->g; }
@@ -200,9 +200,7 @@ static int bind_one(vt_params *p, const char *name, const char *module, vt_tenso
         return VC_ENOMEM;
     }
     *slot = t;
-    w->scale = scale;
-    if (may_scale)
-        lin->scale = scale;
+    t->scale = w->scale = scale;
     return vt_param_mapped(t) ? 0 : report(p, vt_count(t), from, err);
 }
 
@@ -289,23 +287,14 @@ int vt_params_bind(vt_params *p, const vt_weight *table, const char *prefix, int
 
 /* ---- trained parameters ---- */
 
-/* Multiplies the values of a weight, which are f32 by now, by their scales, and frees these. */
-static int unscale(vt_params *p, vt_param *w, vc_err *err)
-{
-    int rc = p->g->sizes_only ? 0 : vt_unscale(p->g, w->t, w->scale, err);
-    vt_param_free(p->g, w->scale);
-    w->scale = w->lin->scale = NULL;
-    return rc;
-}
-
 int vt_params_train_one(vt_params *p, vt_param *w, vc_err *err)
 {
     int rc = vt_param_train(p->g, w->t, VC_F32, err);
 
-    if (!rc && w->scale)
-        rc = unscale(p, w, err);
     if (rc)
         return vc_context(err, rc, "%s", w->name);
+    vt_param_free(p->g, w->scale);             /* the values were multiplied by it */
+    w->scale = NULL;
     w->grad = w->t->grad;
     w->trained = true;
     return 0;
@@ -334,7 +323,7 @@ vt_param_bytes vt_params_bytes(const vt_params *p)
 
     for (int i = 0; i < p->n; i++) {
         const vt_param *w = p->at[i];
-        size_t bytes = (size_t)vt_count(w->t) * vc_dtype_size(w->t->dtype);
+        size_t bytes = vc_dtype_bytes(w->t->dtype, (size_t)vt_count(w->t));
         if (!vt_param_values_lent(w->t))
             *(vt_param_is_on_host(w->t) ? &b.on_host
               : vt_param_mapped(w->t)   ? &b.mapped

@@ -42,8 +42,7 @@ typedef struct vt_param {
     char *name;                               /* full: "transformer_blocks.3.attn1.to_q.weight" */
     vt_tensor *t;                             /* the values as stored; f32 or bf16 if trained */
     vt_tensor *grad;                          /* f32, packed; NULL if frozen */
-    vt_tensor *scale;                         /* of a linear's weight in fp8: f32 [out] or
-                                               * [out,blocks] (vt_lin), or NULL */
+    vt_tensor *scale;                         /* t->scale, owned, or NULL */
     vt_lin *lin;                              /* the linear that it is part of, or NULL */
     char *module;                             /* a linear's name without .weight, or NULL */
     int block;                                /* vt_block.index of its block, or -1 */
@@ -62,7 +61,7 @@ typedef struct vt_host {
     int nd;
     int64_t dim[8];
     const void *data;
-    /* NULL, or numbers that the values are to be multiplied by, as fp8 files have them: scales[0]
+    /* NULL, or numbers that the values are to be multiplied by, as files of codes have them: scales[0]
      * is 1 or dim[0], and scales[1] divides the size of a row. Each row of the numbers is that of
      * one row of the values, or of all, and its numbers belong to equal blocks of the row. */
     const void *scale;
@@ -84,12 +83,11 @@ typedef struct vt_source {
     bool mapped;                              /* views outlive the params, so that frozen weights
                                                * may borrow them */
     bool converts;                            /* linears' weights of another type than `to` become
-                                               * private copies of type `to`. fp8 (e4m3) copies
-                                               * have a power of two as scale of each row, by its
-                                               * largest value, so that only the rounding to four
-                                               * bits loses precision. A linear's weight in fp8
-                                               * that has scales is held with them; all else with
-                                               * scales becomes a copy in f32, or in `to` */
+                                               * private copies of type `to`, packed if the type
+                                               * is one of packing.h and packs rows of that
+                                               * length. A linear's weight of codes that has
+                                               * scales is held with them; all else with scales
+                                               * becomes a copy in f32, or in `to` */
     vc_dtype to;
     bool on_host;                             /* weights of blocks' linears (a prefix with %d) stay
                                                * on the host until vt_params_place, where the

@@ -332,7 +332,8 @@ int vlat_tensor_f32(const vlat_tensor *t, uint64_t first, uint64_t n, float *to,
 {
     vc_err e = { 0 };
     int rc = 0;
-    size_t size = t->dtype >= 0 && t->dtype < VC_DTYPES ? vc_dtype_size((vc_dtype)t->dtype) : 0;
+    const bool known = t->dtype >= 0 && t->dtype < (int)VC_FILE_DTYPES;
+    size_t size = known ? vc_dtype_size((vc_dtype)t->dtype) : 0;
     uint64_t count = size ? t->bytes / size : 0;
     vf_view view = { .dtype = (vc_dtype)t->dtype, .data = t->data };
     if (first > count || n > count - first)

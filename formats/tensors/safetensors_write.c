@@ -25,7 +25,7 @@
  * element. */
 static int rank_of(vc_dtype t)
 {
-    static const int rank[VC_DTYPES] = {
+    static const int rank[VC_FILE_DTYPES] = {
         [VC_BOOL] = 0, [VC_U8] = 1, [VC_I8] = 2, [VC_F8E5M2] = 3, [VC_F8E4M3] = 4, [VC_I16] = 5,
         [VC_F16] = 6, [VC_BF16] = 7, [VC_I32] = 8, [VC_F32] = 9, [VC_F64] = 10, [VC_I64] = 11,
     };
@@ -54,7 +54,7 @@ static int check_view(const vf_view *v, vc_err *err)
 {
     if (!v->name || !strcmp(v->name, "__metadata__") || !utf8(v->name))
         return vc_fail(err, VC_EINVAL, "a tensor's name is not allowed");
-    if (v->dtype < 0 || v->dtype >= VC_DTYPES || v->nd < 0 || v->nd > VF_MAX_DIMS)
+    if (v->dtype < 0 || v->dtype >= VC_FILE_DTYPES || v->nd < 0 || v->nd > VF_MAX_DIMS)
         return vc_fail(err, VC_EINVAL, "tensor %s: type or number of dimensions is not allowed",
                        v->name);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/cpu/dnnl.h"
+#include "common/tensor/packing.h"
 #include "tests/lib/sanitized.h"
 #include "tests/tensor/kernels_dev.h"
 
@@ -158,6 +159,78 @@ TEST(matmul_against_f64)
             mm_data t = mm_make(&mm_cases[i]);
             mm_run(&d, &mm_cases[i], &t);
             mm_check(*s, &d, &mm_cases[i], i, &t, 1);
+            mm_free(&t);
+        }
+        kd_close(&d);
+    }
+}
+
+/* Weights of codes and scales, whose rows lie along k or across it: products with few rows, with
+ * tiles that pack their part of B, with shared panels, and by oneDNN. */
+#define F VC_F32
+#define H VC_BF16
+static const mm_case packed_cases[] = {
+    { 3, 80, 192, 0, 1, F, F, F, 1, 0, 1, 0 },
+    { 2, 48, 96, 0, 0, H, F, H, 1, 1, 0, 0 },
+    { 40, 144, 128, 0, 1, H, F, H, 1, 0, 1, 0 },
+    { 40, 48, 176, 0, 0, H, F, H, 1, 1, 0, 0 },
+    { 31, 80, 1088, 0, 1, F, F, F, 1, 0, 0, 0 },
+    { 600, 160, 48, 0, 0, F, F, H, 1, 0, 0, 0 },
+    { 600, 96, 704, 0, 1, H, F, H, 1, 0, 1, 0 },
+    { 150, 544, 528, 0, 1, H, F, H, 1, 0, 1, 0 },
+    { 150, 528, 544, 0, 0, F, F, F, 1, 1, 0, 0 },
+};
+#undef F
+#undef H
+
+/* Makes a weight of a type with scales, of which a row has one or those of its blocks. */
+static vt_tensor *packed_weight(const vt_tensor *of, vc_dtype type, vt_tensor *scale)
+{
+    const size_t rows = (size_t)of->dim[0], n = (size_t)of->dim[1];
+    const vt_packing *p = vt_packing_of(type);
+    vt_tensor *w = malloc(sizeof *w);
+    float *row = malloc(n * sizeof *row);
+
+    assert_true(w && row);
+    *w = *of;
+    w->dtype = type;
+    w->data = malloc(vc_dtype_bytes(type, rows * n));
+    *scale = (vt_tensor){ .dtype = VC_F32, .nd = 2,
+                          .dim = { of->dim[0], vt_packing_scales(p, of->dim[1]) } };
+    scale->stride[0] = scale->dim[1];
+    scale->stride[1] = 1;
+    scale->data = malloc((size_t)vt_count(scale) * sizeof(float));
+    assert_true(w->data && scale->data);
+    for (size_t i = 0; i < rows; i++) {
+        memcpy(row, (const float *)of->data + i * n, n * sizeof *row);
+        assert_true(vt_pack_codes(p, (char *)w->data + i * vc_dtype_bytes(type, n),
+                                  (float *)scale->data + i * (size_t)scale->dim[1], row,
+                                  (int64_t)n));
+    }
+    w->scale = scale;
+    free(row);
+    return w;
+}
+
+TEST(products_unpack)
+{
+    static const vc_dtype types[] = { VC_F8E4M3, VC_I8, VC_NF4 };
+    (void)state;
+    EACH_SET(s) {
+        kd_dev d = kd_open(*s, 2);
+        for (size_t i = 0; i < COUNT(packed_cases) * COUNT(types); i++) {
+            const mm_case *x = &packed_cases[i / COUNT(types)];
+            vt_tensor scale;
+            mm_data t = mm_make(x);
+            vt_tensor *values = t.b;
+            t.b = packed_weight(values, types[i % COUNT(types)], &scale);
+            mm_run(&d, x, &t);
+            d.be->copy(d.dev, values, t.b);    /* the values that the codes stand for */
+            free(t.b->data);
+            free(t.b);
+            free(scale.data);
+            t.b = values;
+            mm_check(*s, &d, x, i, &t, x->k > 500 ? 7 : 1);
             mm_free(&t);
         }
         kd_close(&d);
@@ -345,6 +418,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matmul_against_f64),
+        cmocka_unit_test(products_unpack),
         cmocka_unit_test(matmul_by_onednn),
         cmocka_unit_test(large_matmul_by_onednn),
         cmocka_unit_test(matmul_in_other_teams),

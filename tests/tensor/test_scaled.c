@@ -1,5 +1,5 @@
-/* test_scaled.c - weights whose file has scales beside fp8 values: what is held, products, and
- * training. */
+/* test_scaled.c - weights whose file has scales beside codes of fp8, int8 or nf4: what is held,
+ * products, and training. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -44,6 +44,11 @@ static const struct { int64_t scales[2]; vc_dtype stored, of, held; bool convert
     { { OUT, 3 }, VC_F8E4M3, VC_F32, VC_F32, true, VC_F32 },
     { { OUT, 1 }, VC_F8E4M3, VC_F32, VC_BF16, true, VC_BF16 },
     { { 1, 1 }, VC_BF16, VC_F32, VC_F32, false, VC_F32 },
+    { { OUT, 1 }, VC_I8, VC_F32, VC_I8, false, VC_F32 },
+    { { OUT, 3 }, VC_NF4, VC_F32, VC_NF4, false, VC_F32 },
+    { { OUT, 3 }, VC_NF4, VC_F32, VC_NF4, true, VC_NF4 },
+    { { OUT, 3 }, VC_NF4, VC_F32, VC_BF16, true, VC_BF16 },
+    { { OUT, 1 }, VC_I8, VC_BF16, VC_F32, true, VC_F32 },
 };
 
 typedef struct scaled_pair { vt_lin lin; vt_tensor *plain; } scaled_pair;
@@ -80,7 +85,8 @@ static void test_scaled(void **state)
         vt_source src = { .get = store_get, .arg = &s, .mapped = true,
                           .converts = scaled[c].converts, .to = scaled[c].to };
         for (int i = 0; i < OUT * IN; i++)
-            codes[i] = sinf((float)(i * i)) * 200;
+            codes[i] = sinf((float)(i * i)) *
+                       (scaled[c].stored == VC_NF4 ? 1 : scaled[c].stored == VC_I8 ? 127 : 200);
         for (int i = 0; i < n[0] * n[1]; i++)
             scale[i] = 0.001f * (float)(i + 1);
         vc_from_f32(stored, scaled[c].stored, codes, OUT * IN);
@@ -98,7 +104,7 @@ static void test_scaled(void **state)
         vc_err err = { 0 };
         assert_ok(vt_params_bind(p, scaled_table, "", 0, &m, NULL, &src, &err), &err);
         assert_int_equal(m.lin.w->dtype, scaled[c].held);
-        assert_int_equal(m.lin.scale != NULL, scaled[c].held >= VC_F8E4M3);
+        assert_int_equal(m.lin.w->scale != NULL, scaled[c].held >= VC_F8E4M3);
         assert_int_equal(vt_param_mapped(m.lin.w), scaled[c].held >= VC_F8E4M3);
         assert_int_equal(m.plain->dtype, VC_F32);
         assert_memory_equal(m.plain->data, want, sizeof want);
@@ -114,7 +120,7 @@ static void test_scaled(void **state)
         assert_int_equal(vt_params_open(&p, g, NULL), 0);   /* trained weights have no scale */
         assert_ok(vt_params_bind(p, scaled_table, "", 0, &m, NULL, &src, &err), &err);
         assert_ok(vt_params_train(p, NULL, NULL, &err), &err);
-        assert_null(m.lin.scale);
+        assert_null(m.lin.w->scale);
         if (scaled[c].held != VC_BF16)
             assert_memory_equal(m.lin.w->data, want, sizeof want);
         vt_params_close(p);

@@ -340,7 +340,7 @@ static int64_t host_bytes_of(const vtrain *t, int b)
     for (int i = 0; i < vt_params_count(t->params); i++) {
         const vt_param *x = vt_params_at(t->params, i);
         if (x->block == b && vt_param_is_on_host(x->t))
-            bytes += vt_count(x->t) * (int64_t)vc_dtype_size(x->t->dtype);
+            bytes += (int64_t)vc_dtype_bytes(x->t->dtype, (size_t)vt_count(x->t));
     }
     return bytes;
 }

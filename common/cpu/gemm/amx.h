@@ -83,6 +83,7 @@ static void amx_end(void) { tile_end(); }
 
 const cpu_gemm GEMM_SET = {
     .name = GEMM_NAME,
+    .row_kernels = &GEMM_ROWS,
     .pair = 2,
     .nr = PANEL,
     .kr = TILE,

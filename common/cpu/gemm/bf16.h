@@ -62,6 +62,7 @@ static inline void put_panel(uint32_t *panel, size_t r, const probs *x, int n)
 
 const cpu_gemm GEMM_SET = {
     .name = GEMM_NAME,
+    .row_kernels = &GEMM_ROWS,
     .pair = 2,
     .nr = PANEL,
     .kr = 1,

@@ -72,6 +72,7 @@ typedef struct cpu_attend {
 
 typedef struct cpu_gemm {
     const char *name;                          /* "plain", "avx2", "avx512", "avx512_bf16", "amx" */
+    const cpu_rows *row_kernels;               /* of the same instructions, which unpack codes */
     int pair;                                  /* elements of k in a unit: 1 or 2 */
     int nr;                                    /* columns of a panel of B */
     int kr;                                    /* zeros pad k to a multiple of kr units */
@@ -134,10 +135,17 @@ typedef struct cpu_vectors {
     vc_dtype type;
     size_t stride;
     bool along;
+    const float *scale;                        /* of codes with scales, or NULL: row r of the data
+                                                * has `scales` of them, for `block` elements each */
+    size_t scales, block;
 } cpu_vectors;
 /* These describe matmul's operands as such vectors. */
 cpu_vectors cpu_rows_of(const vt_tensor *a, bool ta);
 cpu_vectors cpu_columns_of(const vt_tensor *b, bool tb);
+
+/* Loads n elements of row `row` of the data, from `at` on, times their scales. */
+void cpu_unpack(const cpu_rows *r, float *to, const cpu_vectors *x, size_t row, size_t at,
+                size_t n);
 
 /* Returns the units of n elements along k, padded. */
 static inline size_t cpu_units(const cpu_gemm *g, size_t n)

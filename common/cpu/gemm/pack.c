@@ -5,42 +5,97 @@
 
 cpu_vectors cpu_rows_of(const vt_tensor *a, bool ta)
 {
-    return (cpu_vectors){ a->data, a->dtype, (size_t)a->stride[0], !ta };
+    return (cpu_vectors){ .data = a->data, .type = a->dtype, .stride = (size_t)a->stride[0],
+                          .along = !ta };
 }
 
 cpu_vectors cpu_columns_of(const vt_tensor *b, bool tb)
 {
-    return (cpu_vectors){ b->data, b->dtype, (size_t)b->stride[0], tb };
+    cpu_vectors x = { .data = b->data, .type = b->dtype, .stride = (size_t)b->stride[0],
+                      .along = tb };
+    const vt_tensor *s = b->scale;
+
+    if (s) {
+        x.scale = s->data;
+        x.scales = s->nd > 1 ? (size_t)s->dim[1] : 1;
+        x.block = (size_t)b->dim[1] / x.scales;
+    }
+    return x;
 }
+
+void cpu_unpack(const cpu_rows *r, float *to, const cpu_vectors *x, size_t row, size_t at,
+                size_t n)
+{
+    const size_t first = row * x->stride + at, skip = x->type == VC_NF4 ? first % 2 : 0;
+    const char *p = (const char *)x->data + vc_dtype_bytes(x->type, first - skip);
+    size_t i = 0;
+
+    if (skip && n)                             /* the second half of a byte */
+        to[i++] = vc_nf4[*(const uint8_t *)p++ & 15];
+    r->load(to + i, p, x->type, n - i);
+    for (size_t m; n > 0 && x->scale; n -= m, to += m, at += m) {
+        const size_t b = at / x->block, left = (b + 1) * x->block - at;
+        m = left < n ? left : n;
+        r->axpby(to, x->scale[row * x->scales + b], to, 0, m);
+    }
+}
+
+enum { STAGE_N = 128 };                        /* most units staged on the stack along a row */
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
 static const char *element(cpu_vectors x, size_t i, size_t k)
 {
     size_t at = x.along ? i * x.stride + k : k * x.stride + i;
-    return (const char *)x.data + at * vc_dtype_size(x.type);
+    return (const char *)x.data + vc_dtype_bytes(x.type, at);
 }
 
 /* Packs one unit of n vectors whose elements lie across: row k and, in a pair, the next row. */
 static void fetch_across(const cpu_gemm *g, uint32_t *dst, cpu_vectors x, size_t i, size_t n,
                          size_t k, size_t last)
 {
-    const char *row1 = g->pair > 1 && k + 1 < last ? element(x, i, k + 1) : NULL;
-    g->across(dst, element(x, i, k), row1, x.type, n);
+    const bool two = g->pair > 1 && k + 1 < last;
+    float f[2][STAGE_N];
+
+    if (x.scale) {
+        cpu_unpack(g->row_kernels, f[0], &x, k, i, n);
+        if (two)
+            cpu_unpack(g->row_kernels, f[1], &x, k + 1, i, n);
+        g->across(dst, f[0], two ? f[1] : NULL, VC_F32, n);
+        return;
+    }
+    g->across(dst, element(x, i, k), two ? element(x, i, k + 1) : NULL, x.type, n);
+}
+
+/* Packs elements k..k+n of vector i, which lie along. */
+static void fetch_along(const cpu_gemm *g, uint32_t *dst, cpu_vectors x, size_t i, size_t k,
+                        size_t n)
+{
+    float f[STAGE_N];
+
+    if (!x.scale) {
+        g->along(dst, element(x, i, k), x.type, n);
+        return;
+    }
+    for (size_t m; n > 0; n -= m, k += m, dst += m / (size_t)g->pair) {
+        m = least(n, STAGE_N);
+        cpu_unpack(g->row_kernels, f, &x, i, k, m);
+        g->along(dst, f, VC_F32, m);
+    }
 }
 
 enum {
-    STAGE_K = 32, STAGE_N = 128,               /* units staged on the stack to be transposed */
+    STAGE_K = 32,                              /* units staged on the stack to be transposed */
     AHEAD = 16                                 /* rows of k prefetched: each may lie on its own
                                                 * page, which processors do not prefetch */
 };
-
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
 /* Prefetches row k of n vectors whose elements lie across. */
 static void expect(cpu_vectors x, size_t i, size_t n, size_t k, size_t last)
 {
     if (k >= last)
         return;
-    const char *at = element(x, i, k), *end = at + n * vc_dtype_size(x.type);
+    const char *at = element(x, i, k), *end = at + vc_dtype_bytes(x.type, n);
     for (; at < end; at += 64)
         __builtin_prefetch(at);
 }
@@ -52,7 +107,7 @@ void cpu_pack_a(const cpu_gemm *g, uint32_t *dst, size_t lda, cpu_vectors x, siz
 
     if (x.along) {
         for (size_t i = 0; i < n; i++)
-            g->along(dst + i * lda, element(x, i0 + i, k0), x.type, k);
+            fetch_along(g, dst + i * lda, x, i0 + i, k0, k);
     } else {
         uint32_t stage[STAGE_K * STAGE_N];
         for (size_t i = 0; i < n; i += STAGE_N)
@@ -76,10 +131,10 @@ void cpu_pack_a(const cpu_gemm *g, uint32_t *dst, size_t lda, cpu_vectors x, siz
  * vectors may lie behind the operand: to prefetch memory that does not exist has no effect. */
 static void expect_along(size_t nr, cpu_vectors x, size_t i, size_t k, size_t n)
 {
-    size_t size = vc_dtype_size(x.type);
-    uintptr_t at = (uintptr_t)x.data + (i * x.stride + k) * size, bytes = n * size;
+    const size_t stride = vc_dtype_bytes(x.type, x.stride), bytes = vc_dtype_bytes(x.type, n);
+    uintptr_t at = (uintptr_t)x.data + vc_dtype_bytes(x.type, i * x.stride + k);
 
-    for (size_t j = 0; j < nr; j++, at += x.stride * size)
+    for (size_t j = 0; j < nr; j++, at += stride)
         for (uintptr_t c = 0; c < bytes; c += 64)
             __builtin_prefetch((const void *)(at + c), 0, 2);
 }
@@ -109,7 +164,7 @@ static void panel_along(const cpu_gemm *g, uint32_t *dst, cpu_vectors x, size_t 
         size_t nu = least(STEP, used - u), at = k0 + u * pair, n = least(nu * pair, k - u * pair);
         expect_along(nr, x, i + nr, at, n);
         for (size_t j = 0; j < nn && !as_is; j++)
-            g->along(stage + j * LD, element(x, i + j, at), x.type, n);
+            fetch_along(g, stage + j * LD, x, i + j, at, n);
         const uint32_t *from = as_is ? (const uint32_t *)element(x, i, at) : stage;
         g->transpose(dst + u * nr, nr, from, as_is ? x.stride / pair : LD, nr, nu);
     }

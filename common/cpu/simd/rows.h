@@ -15,7 +15,7 @@
 
 typedef struct cpu_rows {
     const char *name;                        /* "plain", "avx2", "avx512", "avx512_bf16" */
-    /* conversions: f32, bf16, f16, f8e4m3, f8e5m2 */
+    /* conversions: f32, bf16, f16, f8e4m3, f8e5m2; load also i8 and nf4 */
     void (*load)(float *dst, const void *src, vc_dtype t, size_t n);
     void (*store)(void *dst, vc_dtype t, const float *src, size_t n);
     /* y = a op b */

@@ -29,6 +29,21 @@ static void load_f8(float *dst, const uint8_t *src, size_t n, bool e4m3)
     }
 }
 
+static void load_i8(float *dst, const uint8_t *src, size_t n)
+{
+    SPAN(n)
+        v_put(dst + i, v_from_i8(v_get_u8(src + i, k)), k);
+}
+
+static void load_nf4(float *dst, const uint8_t *src, size_t n)
+{
+    size_t whole = n / VW * VW;
+
+    for (size_t i = 0; i < whole; i += VW)
+        v_store(dst + i, v_from_nf4(src + i / 2));
+    vc_to_f32(dst + whole, src + whole / 2, VC_NF4, n - whole);
+}
+
 static void rows_load(float *dst, const void *src, vc_dtype t, size_t n)
 {
     switch (t) {
@@ -40,6 +55,8 @@ static void rows_load(float *dst, const void *src, vc_dtype t, size_t n)
     case VC_F16: load_half(dst, src, n, false); break;
     case VC_F8E4M3: load_f8(dst, src, n, true); break;
     case VC_F8E5M2: load_f8(dst, src, n, false); break;
+    case VC_I8: load_i8(dst, src, n); break;
+    case VC_NF4: load_nf4(dst, src, n); break;
     default: vc_to_f32(dst, src, t, n); break;
     }
 }

@@ -288,6 +288,37 @@ static inline vf v_from_f8e5m2(vu8 b)
     return v_from_f16(__builtin_convertvector(b, vu16) << 8);
 }
 
+static inline vf v_from_i8(vu8 b)
+{
+    vu u = __builtin_convertvector(b, vu);
+    return __builtin_convertvector((vi)(u ^ 0x80) - 0x80, vf);
+}
+
+/* The values of VW codes of nf4, in VW / 2 bytes. */
+static inline vf v_from_nf4(const uint8_t *p)
+{
+#if defined(V_AVX512)
+    __m128i b = _mm_loadl_epi64((const __m128i *)p);
+    b = _mm_unpacklo_epi8(_mm_srli_epi16(b, 4), b);
+    __m512i code = _mm512_cvtepu8_epi32(b);    /* permutexvar reads the low four bits alone */
+    return _mm512_permutexvar_ps(code, _mm512_loadu_ps(vc_nf4));
+#elif defined(V_AVX2)
+    int32_t four;
+    memcpy(&four, p, sizeof four);
+    __m128i b = _mm_cvtsi32_si128(four);
+    b = _mm_unpacklo_epi8(_mm_srli_epi16(b, 4), b);
+    __m256i code = _mm256_cvtepu8_epi32(b);    /* permutevar8x32 reads the low three */
+    __m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(vc_nf4), code);
+    __m256 high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(vc_nf4 + 8), code);
+    return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(code, 28)));
+#else
+    float f[VW];
+    for (int i = 0; i < VW; i++)
+        f[i] = vc_nf4[i % 2 ? p[i / 2] & 15 : p[i / 2] >> 4];
+    return v_load(f);
+#endif
+}
+
 /* ---- exponentials ---- */
 
 /* e^x over all of f32, within 1.3 ulp; overflow is infinity, underflow 0 (or a denormal). */
