@@ -226,7 +226,8 @@ static void test_same(void **state)
         char *more = vc_format("--global_batch_size 4 %s", ways[i].args);
         char *args = also(dir, "prior=0.5", more);
         if (ways[i].stop)
-            run_on_base(strstr(ways[i].args, "--sp") ? 2 : 1, dir, ways[i].name, ways[i].stop, args);
+            run_on_base(strstr(ways[i].args, "--sp") ? 2 : 1, dir, ways[i].name, ways[i].stop,
+                        args);
         run_on_base(ways[i].ranks, dir, ways[i].name, 4, args);
         if (ways[i].like)
             run_same_training(dir, ways[i].like, ways[i].name, 4, 1e-5, 2e-5);
