@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # vlat and vdecode run with one failing call at a time (lib/fault.c): a run ends with the
 # undisturbed result and status 0, or with a message and status 1. By default 2 calls of each kind
-# fail, one in each run; with VLT_FAULTS=N N calls do, with VLT_FAULTS=all every call.
+# fail, one in each run; with VLT_FAULTS=N N calls do, with VLT_FAULTS=all every call. VLT_RULES has
+# the kinds of calls and their errors.
 . "$(dirname "$0")/../lib/exchange.sh"
 . "$lib/fault.sh"
 faults=${VLT_FAULTS:-2}
-rules='memory:ENOMEM open:EMFILE read:EIO read:short write:ENOSPC write:short rename:EIO sync:EIO
-       close:EIO mmap:ENOMEM thread:EAGAIN'
+rules=${VLT_RULES:-memory:ENOMEM open:EMFILE read:EIO read:short write:ENOSPC write:short rename:EIO
+    sync:EIO close:EIO mmap:ENOMEM thread:EAGAIN}
 
 # places COUNT: prints the numbers of the calls to disturb among COUNT calls.
 places()
