@@ -17,14 +17,39 @@ list(APPEND VLT_FAULT_ENV "VLT_FAST_LIB=$<TARGET_FILE:vlt_fast>")
 
 include(${CMAKE_CURRENT_LIST_DIR}/slow.cmake)
 
+function(vlt_label_at_last name label)
+  cmake_language(EVAL CODE
+    "cmake_language(DEFER CALL set_property TEST ${name} APPEND PROPERTY LABELS ${label})")
+endfunction()
+
+# vlt_once(BUILD REASON NAME...): of the two builds of .ci/run, which are `plain` and `sanitized`, BUILD
+# alone runs the tests, for the reason; docs/tests.md has the rule. In the other build they have the
+# label `elsewhere`, which .ci/run leaves out, and `scripts/test --all` runs.
+function(vlt_once build reason)
+  if(NOT build MATCHES "^(plain|sanitized)$")
+    message(FATAL_ERROR "vlt_once: the build ${build} is neither plain nor sanitized")
+  endif()
+  if((build STREQUAL "plain" AND VLT_SANITIZE) OR (build STREQUAL "sanitized" AND NOT VLT_SANITIZE))
+    foreach(test ${ARGN})
+      if(TEST ${test})
+        vlt_label_at_last(${test} elsewhere)
+      endif()
+    endforeach()
+  endif()
+endfunction()
+
 # vlt_label(NAME) gives the test the label `slow` if slow.cmake lists it; later properties of the
 # test do not take it away. Programs of tests without it belong to the target fast_tests. ctest
 # starts the slow tests first (COST), so that no core waits for the last of them; of those that wait
 # more than they compute, two at a time, beside the others.
 function(vlt_label name)
   if(name IN_LIST VLT_SLOW_TESTS)
-    cmake_language(EVAL CODE
-      "cmake_language(DEFER CALL set_property TEST ${name} APPEND PROPERTY LABELS slow)")
+    vlt_label_at_last(${name} slow)
+    if(name IN_LIST VLT_SLOW_SANITIZED_TESTS)
+      vlt_once(sanitized "it is slow" ${name})
+    elseif(NOT name IN_LIST VLT_SLOW_TWICE_TESTS)
+      vlt_once(plain "it is slow" ${name})
+    endif()
     set_tests_properties(${name} PROPERTIES COST 1)
     list(FIND VLT_WAITING_TESTS ${name} place)
     if(place GREATER -1)
