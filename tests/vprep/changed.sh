@@ -21,7 +21,8 @@ make=(vprep --meta "$dir/media/metadata.json" "${sampling[@]}" --train_mode i2v 
       --validation_prompts "$dir/media/prompts.json")
 reset() { rm -rf "$dir/media"; cp -r "$dir/before" "$dir/media"; }
 
-# FILE of the set becomes OTHER at the Nth CALL on FILE. With any exit status, a key of the dataset
+# FILE of the set becomes OTHER at the Nth CALL on FILE, by a rename or in place; the next of the files
+# has at each call the other way. With any exit status, a key of the dataset
 # has the same bytes as in a dataset of the files before or after the change; and the next run's
 # dataset equals a new one.
 # values_are_true WHAT: all values of the run are in the datasets of the files before or after
@@ -30,6 +31,7 @@ values_are_true() {
     wrong=$(dump_dataset "$dir/run" | grep '^latent\|^text' | sort -u | comm -23 - "$dir/true")
     [ -z "$wrong" ] || wrong "$1: stored under another's key: $wrong"
 }
+ways=("mv OTHER.new" "cp OTHER") turn=0
 for name in clip-0.mp4:other.mp4 still-3.png:other.png mask.png:mask.png; do
     file=${name%:*} other=$dir/${name#*:}
     reset
@@ -40,23 +42,22 @@ for name in clip-0.mp4:other.mp4 still-3.png:other.png mask.png:mask.png; do
     dump_dataset "$dir/one" >"$dir/true"
     dump_dataset "$dir/two" >>"$dir/true"
     sort -u "$dir/true" -o "$dir/true"
-    for how in "mv $other.new" "cp $other"; do
-        for at in open:1 open:2 open:4 read:2 read:3 read:5 close:1 close:2 close:3; do
-            reset
-            rm -rf "$dir/run"
-            cp "$other" "$other.new"
-            export VLT_FAULT_RUN="$how $dir/media/$file"
-            status=0
-            fault "${at%:*}@media/$file:${at#*:}:run" "${make[@]}" --out "$dir/run" >"$log" \
-                2>&1 || status=$?
-            [ $status -ne 2 ] && [ $status -lt 4 ] || wrong "$file, $how, $at: status $status"
-            cmp -s "$dir/media/$file" "$other" || continue           # vprep makes fewer calls
-            [ $status -eq 1 ] || values_are_true "$file, $how, $at"
-            check "$file, $how, $at: the next run" 0 "${make[@]}" --out "$dir/run"
-            values_are_true "$file, $how, $at, the next run"
-            same_root "$dir/two" "$dir/run"
-            check "$file, $how, $at: damage" 0 vlat verify "$dir/run"
-        done
+    for at in open:1 open:2 open:4 read:2 read:3 read:5 close:1 close:2 close:3; do
+        how=${ways[turn = (turn + 1) % 2]/OTHER/$other}
+        reset
+        rm -rf "$dir/run"
+        cp "$other" "$other.new"
+        export VLT_FAULT_RUN="$how $dir/media/$file"
+        status=0
+        fault "${at%:*}@media/$file:${at#*:}:run" "${make[@]}" --out "$dir/run" >"$log" \
+            2>&1 || status=$?
+        [ $status -ne 2 ] && [ $status -lt 4 ] || wrong "$file, $how, $at: status $status"
+        cmp -s "$dir/media/$file" "$other" || continue               # vprep makes fewer calls
+        [ $status -eq 1 ] || values_are_true "$file, $how, $at"
+        check "$file, $how, $at: the next run" 0 "${make[@]}" --out "$dir/run"
+        values_are_true "$file, $how, $at, the next run"
+        same_root "$dir/two" "$dir/run"
+        check "$file, $how, $at: damage" 0 vlat verify "$dir/run"
     done
 done
 

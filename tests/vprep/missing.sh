@@ -51,19 +51,14 @@ check "back, reuse" 0 "${make[@]}" --out "$dir/r" --reuse "$dir/whole" &&
 same "$dir/r" "sources back, reused"
 
 # ---- an error of the machine, at any call on a file, is not an error of the file ----
-for error in EIO EACCES; do
-    for call in open read; do
-        for n in 1 1+ 2 3 3+; do
-            check "$call $n $error" '0 3' fault "$call@clip-2.mp4:$n:$error" "${make[@]}" \
-                --out "$dir/a" --rehash
-            same_root "$dir/whole" "$dir/a"
-            rm -rf "$dir/new"
-            check "$call $n $error" '0 3' fault "$call@clip-2.mp4:$n:$error" "${make[@]}" \
-                --out "$dir/new"
-            [ $status = 0 ] || check "$call $n $error" 0 "${make[@]}" --out "$dir/new"
-            same "$dir/new" "$call $n $error, new"
-        done
-    done
+for rule in open:{1,1+,2,3,3+}:EIO read:{1,1+,2,3,3+}:EIO open:{1,3+}:EACCES; do
+    rule=${rule/:/@clip-2.mp4:}
+    check "$rule" '0 3' fault "$rule" "${make[@]}" --out "$dir/a" --rehash
+    same_root "$dir/whole" "$dir/a"
+    rm -rf "$dir/new"
+    check "$rule" '0 3' fault "$rule" "${make[@]}" --out "$dir/new"
+    [ $status = 0 ] || check "$rule" 0 "${make[@]}" --out "$dir/new"
+    same "$dir/new" "$rule, new"
 done
 for error in EMFILE ENOMEM; do           # vprep stops at an error of the process
     check "$error" 1 fault "open@clip-2.mp4:1+:$error" "${make[@]}" --out "$dir/a" --rehash
