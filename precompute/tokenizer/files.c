@@ -342,7 +342,7 @@ int tok_finish(tokenizer *t, vc_err *err)
 /* ---- files ---- */
 
 typedef struct sources {
-    char *json, *spiece, *vocab, *merges;            /* paths, or NULL */
+    char *json, *spiece, *vocab, *merges, *tekken;   /* paths, or NULL */
     cJSON *config, *map, *added;
 } sources;
 
@@ -352,6 +352,7 @@ static void sources_free(sources *s)
     free(s->spiece);
     free(s->vocab);
     free(s->merges);
+    free(s->tekken);
     cJSON_Delete(s->config);
     cJSON_Delete(s->map);
     cJSON_Delete(s->added);
@@ -383,9 +384,10 @@ static int find_sources(sources *s, const char *folder, const char *only, vc_err
 {
     const char *ext = only ? vc_path_ext(only) : "";
     bool vocab = only && (!strcmp(only, "vocab.json") || !strcmp(only, "merges.txt"));
-    int rc = 0;
+    bool tekken = only && !strcmp(only, "tekken.json");
+    int rc = !only || tekken ? path_if(&s->tekken, folder, "tekken.json", err) : 0;
 
-    if (!only || (!vocab && !strcmp(ext, ".json")))
+    if (!rc && (!only || (!vocab && !tekken && !strcmp(ext, ".json"))))
         rc = path_if(&s->json, folder, only ? only : "tokenizer.json", err);
     if (!rc && (!only || !strcmp(ext, ".model")))
         rc = path_if(&s->spiece, folder, only ? only : "spiece.model", err);
@@ -493,6 +495,10 @@ static int read_sources(tokenizer *t, const sources *s, const char *const *added
     int rc = s->json ? read_json_file(t, s, err)
            : s->spiece ? read_spiece_file(t, s, err)
            : s->vocab && s->merges ? read_vocab_files(t, s, err)
+           : s->tekken ? vc_fail(err, VC_ENOENT, "tekken.json, Mistral's own file, is not read: "
+                     "give the tokenizer's folder of the model, which has the same tokens in "
+                     "tokenizer.json, or let transformers write that file (AutoTokenizer's "
+                     "save_pretrained)")
            : vc_fail(err, VC_ENOENT, "neither tokenizer.json, nor spiece.model, nor vocab.json "
                      "with merges.txt");
     if (!rc)

@@ -44,13 +44,13 @@ def raw(text):
     return text if isinstance(text, bytes) else text.encode()
 
 
-def rows(encode):
-    return [[raw(t).hex(), encode(raw(t).decode("utf-8", "replace"))] for t in TEXTS]
+def rows(encode, texts):
+    return [[raw(t).hex(), encode(raw(t).decode("utf-8", "replace"))] for t in texts]
 
 
-def case(name, tok, **more):
+def case(name, tok, texts=TEXTS, **more):
     return dict(name=name, json=json.loads(tok.to_str()),
-                rows=rows(lambda s: tok.encode(s, add_special_tokens=False).ids), **more)
+                rows=rows(lambda s: tok.encode(s, add_special_tokens=False).ids, texts), **more)
 
 
 def bytes_model():
@@ -176,6 +176,63 @@ def trained():
         yield case(f"unigram, bytes: {fallback}", tok, prompts=prompts(tok, (1, 3, 12), 0))
 
 
+# Tekken's words: a change from small to capital letters begins one, slashes and line breaks belong
+# to the marks before them, and a digit stands alone.
+TEKKEN = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|"
+          r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|"
+          r"\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+TEKKEN_TEXTS = [
+    "", "The CAT's HelloWorld helloWORLD iPhone XMLHttpRequest McDonald", "HELLO hello Hello hELLO",
+    "path/to//a.png https://a.b/c?d=1&e=2 // /// !!!/\n\n/ ---/---",
+    "12345 3.14 \u0663\u2167 a1B2c3",
+    "  two  spaces\t\ttabs \n \n\n line \r\n end   ", "\u01c5\u01c5a \u02b0A\u02b0a \u2160\u2170",
+    "e\u0301E\u0301e\u0301 \u0301x \u0e01\u0e34\u0e19 \u0915\u093f \u4e00\u8f86ABC\u8f86abc",
+    "\U0001f600\U0001f468\u200d\U0001f469 \U0001f1e9\U0001f1ea \u2764\ufe0f",
+    "a\u00a0b\u3000c\u2003d\u200be",
+    "<s>[INST]hello[/INST]</s> [ INST ] [IMG][SPECIAL_12]<SPECIAL_12>", "</s",
+    b"ok \xff\xfe bad \xe2\x82",
+]
+TEKKEN_SPECIALS = ["<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[IMG]", "<pad>",
+                   "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"]
+
+
+def tekken():
+    """A tokenizer.json as transformers makes it of Mistral's tekken.json."""
+    from tokenizers import Tokenizer, models, pre_tokenizers as p, trainers
+    from tokenizers import Regex
+    from transformers.integrations.mistral.tokenizer import MistralConverter
+    tok = Tokenizer(models.BPE())
+    tok.pre_tokenizer = p.Sequence([p.Split(Regex(TEKKEN), "isolated"),
+                                    p.ByteLevel(add_prefix_space=False, use_regex=False)])
+    letters = p.ByteLevel.alphabet()
+    tok.train_from_iterator([TEXT + " HELLO Hello iPhone https:// HelloWorld" * 4],
+                            trainers.BpeTrainer(vocab_size=440, initial_alphabet=letters,
+                                                show_progress=False))
+    letter = {c: b for b, c in byte_letters().items()}
+    pieces = [bytes(letter[c] for c in k) for k, _ in sorted(tok.get_vocab().items(),
+                                                            key=lambda kv: kv[1])]
+    ranked = [bytes([b]) for b in range(256)] + [x for x in pieces if len(x) > 1]
+    made = dict(config=dict(pattern=TEKKEN, num_vocab_tokens=len(ranked),
+                            default_vocab_size=len(ranked) + 16 - 8,   # the last 8 are left out
+                            default_num_special_tokens=16, version="v11"),
+                vocab=[dict(rank=i, token_bytes=base64.b64encode(x).decode(), token_str=None)
+                       for i, x in enumerate(ranked)],
+                special_tokens=[dict(rank=i, token_str=x, is_control=True)
+                                for i, x in enumerate(TEKKEN_SPECIALS)])
+    with tempfile.TemporaryDirectory() as d:
+        file = pathlib.Path(d) / "tekken.json"
+        file.write_text(json.dumps(made))
+        tok = MistralConverter(str(file)).converted()
+    return case("Tekken", tok, TEKKEN_TEXTS + TEXTS, prompts=prompts(tok, (1, 3, 12), 6))
+
+
+def byte_letters():
+    """GPT-2's letters of bytes: printable bytes are themselves, others come from 256 on."""
+    own = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    rest = [b for b in range(256) if b not in own]
+    return {**{b: chr(b) for b in own}, **{b: chr(256 + i) for i, b in enumerate(rest)}}
+
+
 def spiece():
     import sentencepiece
     import transformers
@@ -198,7 +255,7 @@ def spiece():
         t5 = transformers.T5Tokenizer.from_pretrained(d)
         tok = t5._tokenizer
         return dict(name="spiece.model", spiece=base64.b64encode(out.getvalue()).decode(),
-                    rows=rows(lambda s: tok.encode(s, add_special_tokens=False).ids),
+                    rows=rows(lambda s: tok.encode(s, add_special_tokens=False).ids, TEXTS),
                     prompts=prompts(tok, (1, 3, 12), 0))
 
 
@@ -208,7 +265,7 @@ def make(out):
     import transformers
     made_by = (f"tokenizers {tokenizers.__version__}, transformers {transformers.__version__}, "
                f"sentencepiece {sentencepiece.__version__}")
-    cases = [*matrix(), *trained(), spiece()]
+    cases = [*matrix(), *trained(), tekken(), spiece()]
     text = ",\n".join(json.dumps(c, ensure_ascii=True, separators=(",", ":")) for c in cases)
     file = pathlib.Path(out) / "tokenizers.json"
     file.write_text(f'{{"made_by":"{made_by}","cases":[\n{text}\n]}}\n')

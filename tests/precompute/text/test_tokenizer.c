@@ -17,6 +17,7 @@
 #include "precompute/tokenizer/parts.h"
 #include "tests/lib/mutate.h"
 #include "tests/lib/ok.h"
+#include "tests/lib/tmp_dir.h"
 
 static int hex_digit(char c)
 {
@@ -435,6 +436,21 @@ static void no_files(void **state)
     assert_fails(tokenizer_open(&t, "/proc/self/fdinfo", &err), VC_ENOENT, &err, "spiece.model");
 }
 
+/* Mistral's own file, alone in a folder or given itself. */
+static void tekken_alone(void **state)
+{
+    char *file = vc_path_join(*state, "tekken.json");
+    const char *const given[] = { *state, file };
+    tokenizer *t;
+    vc_err err = { 0 };
+
+    assert_ok(vc_file_write(file, "{}", 2, &err), &err);
+    for (int i = 0; i < 2; i++)
+        assert_fails(tokenizer_open(&t, given[i], &err), VC_ENOENT, &err,
+                     "tekken.json, Mistral's own file, is not read: give the tokenizer's folder");
+    free(file);
+}
+
 static void prompt_limits(void **state)
 {
     static const char json[] = "{" MODEL "}";
@@ -479,6 +495,7 @@ int main(void)
         cmocka_unit_test(one_fingerprint),
         cmocka_unit_test(long_texts), cmocka_unit_test(refusals),
         cmocka_unit_test(costly_pattern), cmocka_unit_test(no_files),
+        cmocka_unit_test_setup_teardown(tekken_alone, tmp_dir_setup, tmp_dir_teardown),
         cmocka_unit_test(prompt_limits), cmocka_unit_test(damaged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
