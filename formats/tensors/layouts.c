@@ -203,18 +203,20 @@ static const char clip_text_config[] =
 /* ---- decoders, in ComfyUI's files, whose names are those of transformers ---- */
 
 #define DECODER(i) "model.layers." i "."
-static const vf_sized decoder_sizes[] = {
-    { .field = "hidden_size", .tensor = "model.embed_tokens.weight", .axis = 1 },
-    { .field = "vocab_size", .tensor = "model.embed_tokens.weight" },
-    { .field = "intermediate_size", .tensor = DECODER("0") "mlp.gate_proj.weight" },
-    { .field = "num_attention_heads", .tensor = DECODER("0") "self_attn.q_proj.weight",
-      .divide = 128 },
-    { .field = "num_key_value_heads", .tensor = DECODER("0") "self_attn.k_proj.weight",
-      .divide = 128 },
-    { .field = "num_hidden_layers", .tensor = DECODER("#") "self_attn.q_proj.weight",
-      .kind = VF_SIZE_COUNT },
-    { 0 }
-};
+#define DECODER_SIZES(model) { \
+    { .field = "hidden_size", .tensor = model "embed_tokens.weight", .axis = 1 }, \
+    { .field = "vocab_size", .tensor = model "embed_tokens.weight" }, \
+    { .field = "intermediate_size", .tensor = model "layers.0.mlp.gate_proj.weight" }, \
+    { .field = "num_attention_heads", .tensor = model "layers.0.self_attn.q_proj.weight", \
+      .divide = 128 }, \
+    { .field = "num_key_value_heads", .tensor = model "layers.0.self_attn.k_proj.weight", \
+      .divide = 128 }, \
+    { .field = "num_hidden_layers", .tensor = model "layers.#.self_attn.q_proj.weight", \
+      .kind = VF_SIZE_COUNT }, \
+    { 0 } }
+static const vf_sized decoder_sizes[] = DECODER_SIZES("model.");
+static const vf_sized mistral_sizes[] = DECODER_SIZES("language_model.model.");
+static const vf_sized mistral_inner_sizes[] = DECODER_SIZES("model.language_model.");
 static const char qwen_config[] =
     "{\"model_type\":\"qwen2_5_vl\",\"hidden_act\":\"silu\",\"rms_norm_eps\":1e-6,"
     "\"rope_theta\":1000000}";
@@ -247,6 +249,14 @@ static const char gemma_config[] =
 static const char llama_config[] =
     "{\"model_type\":\"llama\",\"hidden_act\":\"silu\",\"rms_norm_eps\":1e-5,"
     "\"rope_theta\":500000}";
+
+/* ComfyUI's files hold the tokenizer as the tensor tekken_model, and those cut to the 30 layers that
+ * FLUX.2 reads have states without the last norm. */
+#define MISTRAL "\"model_type\":\"mistral3\",\"hidden_act\":\"silu\",\"rms_norm_eps\":1e-5," \
+    "\"head_dim\":128,\"rope_theta\":1000000000"
+static const char mistral_config[] = "{" MISTRAL "}";
+static const char mistral_comfyui_config[] = "{" MISTRAL ",\"final_norm\":false}";
+#define MERGER "multi_modal_projector.patch_merger.merging_layer.weight"
 
 /* ---- transformers, whose names their families know ---- */
 
@@ -312,6 +322,12 @@ static const vf_sized flux2_sizes[] = {
 #define LTX2_MEANS "per_channel_statistics.mean-of-means"
 #define LTX2_STEP "encoder.down_blocks.1.conv.conv.weight"
 #define LTX2_REGISTERS "video_embeddings_connector.learnable_registers"
+/* Of the first authors' files what their text encoder must have; train/models/flux2.c reads the
+ * rest. */
+static const vf_sized flux2_first_sizes[] = {
+    { .field = "joint_attention_dim", .tensor = "txt_in.weight", .axis = 1 },
+    { 0 }
+};
 #define FLUX2_MARK "double_stream_modulation_img.linear.weight"
 
 /* ---- all ---- */
@@ -365,6 +381,15 @@ const vf_layout vf_layouts[] = {
     { .marks = { DECODER("0") "self_attn.q_norm.weight", "model.embed_tokens.weight" },
       .class = "qwen3", .slot = "text_encoder", .config = qwen3_config,
       .sizes = decoder_sizes, .beside = true },
+    { .marks = { DECODER("0") "self_attn.q_proj.weight", "tekken_model" },
+      .class = "mistral3", .slot = "text_encoder", .config = mistral_comfyui_config,
+      .sizes = decoder_sizes, .beside = true },
+    { .marks = { "language_model.model.embed_tokens.weight", MERGER },
+      .class = "mistral3", .slot = "text_encoder", .config = mistral_config,
+      .sizes = mistral_sizes, .beside = true },
+    { .marks = { "model.language_model.embed_tokens.weight", "model." MERGER },
+      .class = "mistral3", .slot = "text_encoder", .config = mistral_config,
+      .sizes = mistral_inner_sizes, .beside = true },
     { .marks = { DECODER("0") "self_attn.q_proj.weight", "model.embed_tokens.weight" },
       .class = "llama", .slot = "text_encoder", .config = llama_config,
       .sizes = decoder_sizes, .beside = true },
@@ -374,10 +399,14 @@ const vf_layout vf_layouts[] = {
     { .marks = { "blocks.0.self_attn.norm_q.weight", "head.modulation" },
       .class = "WanModel", .slot = "transformer",
       .config = wan_t2v_config, .sizes = wan_sizes },
-    { .marks = { "double_blocks.0.img_attn.norm.key_norm.scale",
-                 "single_stream_modulation.lin.weight" },
+    { .marks = { "single_stream_modulation.lin.weight", "guidance_in.in_layer.weight" },
       .class = "Flux2", .slot = "transformer",
-      .config = "{\"_class_name\":\"Flux2\"}", .sizes = none },
+      .config = "{\"_class_name\":\"Flux2\",\"model_type\":\"dev\"}",
+      .sizes = flux2_first_sizes },
+    { .marks = { "single_stream_modulation.lin.weight" },
+      .class = "Flux2", .slot = "transformer",
+      .config = "{\"_class_name\":\"Flux2\",\"model_type\":\"klein\"}",
+      .sizes = flux2_first_sizes },
     { .marks = { "double_blocks.0.img_attn.norm.key_norm.scale" },
       .class = "Flux", .slot = "transformer",
       .config = "{\"_class_name\":\"Flux\"}", .sizes = none },

@@ -170,7 +170,7 @@ static int bind(llm *m, vc_err *err)
 
     snprintf(layers, sizeof layers, "%slayers.%%d.", prefix);
     int rc = vt_params_bind(m->s.p, embed_table, prefix, 0, m, sizes, &src, err);
-    if (!rc && c->used == c->layers)
+    if (!rc && c->used == c->layers && c->final_norm)
         rc = vt_params_bind(m->s.p, final_table, prefix, 0, m, sizes, &src, err);
     for (int i = 0; !rc && i < c->used; i++)
         rc = bind_layer(m, &m->layer[i], layers, i, sizes, &src, err);
@@ -396,7 +396,7 @@ static void hide_padding(vt_ctx *g, row *r)
 /* The states x after the last layer that was run, as a token has them. */
 static vt_tensor *finished(const llm *m, vt_tensor *x, int64_t layers)
 {
-    return layers == m->c.layers ? vt_rms_norm(m->s.g, x, m->norm, (float)m->c.eps) : x;
+    return layers == m->c.layers && m->norm ? vt_rms_norm(m->s.g, x, m->norm, (float)m->c.eps) : x;
 }
 
 /* Runs the layers on x, and joins the states of the taps: [1,total,taps * D] */

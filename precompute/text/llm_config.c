@@ -26,6 +26,7 @@ static const vf_config_row rows[] = {
     VF_INT(llm_config, window, "sliding_window", 0, 0, 1 << 30),
     VF_FLAG(llm_config, o_bias, "attention_bias", false),
     VF_FLAG(llm_config, mlp_bias, "mlp_bias", false),
+    VF_FLAG(llm_config, final_norm, "final_norm", true),
     VF_ONLY("hidden_act", "silu", "silu"),
     VF_ONLY_FLAG("use_sliding_window", false),
     VF_UNSET("quantization_config", "use the f32, bf16 or f16 files"),
@@ -139,7 +140,7 @@ int llm_config_read(llm_config *c, const llm_kind *kind, const text_rule *text, 
     int rc = vf_config_read(c, type, o, err);
     if (!rc && part)
         rc = vf_json_obj(o, kind->part, &o, err);
-    if (!rc && kind->part_type)
+    if (!rc && kind->part_type && (part || kind->part_defaults))
         rc = vf_config_read(c, part_type, o, err);
     if (!rc)
         rc = vf_config_read(c, kind->part_defaults ? llama_sizes : needed_sizes, o, err);
@@ -197,6 +198,8 @@ vf_key llm_config_fingerprint(const llm_config *c, const llm_kind *kind, vf_key 
     vf_hasher_int(&h, "num_key_value_heads", c->kv_heads);
     vf_hasher_int(&h, "head_dim", c->head);
     vf_hasher_int(&h, "biases", c->qkv_bias + 2 * c->o_bias + 4 * c->mlp_bias);
+    if (!c->final_norm)
+        vf_hasher_int(&h, "final_norm", 0);
     vf_hasher_bytes(&h, "rms_norm_eps", &c->eps, sizeof c->eps);
     vf_hasher_bytes(&h, "rope_theta", &c->rope.theta, sizeof c->rope.theta);
     if (c->rope.kind == ROPE_LLAMA3) {

@@ -26,6 +26,7 @@ typedef struct llm_config {
     int64_t window;                               /* tokens that a token sees; 0: all before it */
     double eps;
     bool qkv_bias, o_bias, mlp_bias, head_norms;
+    bool final_norm;                              /* states after the last layer are normalised */
     llm_rope rope;
 } llm_config;
 

@@ -12,8 +12,12 @@ f32.
 `llama` has fewer key heads than query heads. `llama3` has scaled rotations of all three kinds
 (unchanged, slowed, between), heads that are wider than width / heads, and all biases. `qwen2.5-vl`
 has the whole model's hidden_states, as the pipeline uses them. `qwen3` has norms of each head's
-queries and keys, and heads that are wider than width / heads.
+queries and keys, and heads that are wider than width / heads. `mistral-comfyui` holds the tensors
+of a file that is cut to the layers whose states are read, three of five: `taps_N` are the states
+after the layers 1, 2 and 3, none of which passes the final norm.
 """
+import re
+
 import numpy as np
 import torch
 import transformers
@@ -53,6 +57,23 @@ def qwen3():
         **SIZES, rms_norm_eps=1e-6, rope_parameters=rope, head_dim=16, tie_word_embeddings=False))
 
 
+def mistral_comfyui(out):
+    """Heads are 128 wide, as of all files without a config.json."""
+    rope = dict(rope_type="default", rope_theta=1e9)
+    model = transformers.MistralForCausalLM(transformers.MistralConfig(
+        **dict(SIZES, num_hidden_layers=5), rms_norm_eps=1e-5, rope_parameters=rope, head_dim=128,
+        sliding_window=None, tie_word_embeddings=False)).eval().float()
+    weights = golden.fill_module(model)
+    cut = {k: v for k, v in weights.items()
+           if not re.match(r"lm_head|model\.norm|model\.layers\.[34]\.", k)}
+    ids, all_states = batch()[0], states(model)
+    t = {}
+    for i, n in enumerate(LENGTHS[:2]):
+        t[f"ids_{n}"] = ids[i, :n]
+        t[f"taps_{n}"] = torch.cat([all_states[k][i, :n] for k in (1, 2, 3)], -1)
+    golden.save(out / "mistral-comfyui.safetensors", t, config={}, weights=cut)
+
+
 def batch():
     """Returns the ids and the mask: words, then pads."""
     ids = np.zeros((len(LENGTHS), max(LENGTHS)), np.int64)
@@ -87,3 +108,4 @@ def make(out):
             t[label] = states(model)[-3][1, :40]
             restore()
         golden.save(out / f"{name}.safetensors", t, config=model.config.to_dict(), weights=weights)
+    mistral_comfyui(out)

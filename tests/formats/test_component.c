@@ -1,6 +1,6 @@
-/* test_component.c - config.json of single files of FLUX.2, Z-Image and Qwen3: the sizes of tensors
- * by diffusers' and by the first authors' names, and a config.json beside the file, which comes
- * before them. */
+/* test_component.c - config.json of single files of FLUX.2, Z-Image, Qwen3 and Mistral 3: the sizes
+ * of tensors by diffusers' and by the first authors' names, and a config.json beside the file, which
+ * comes before them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,6 +32,18 @@ enum { MOST = 12, LARGEST = 1 << 16 };
 #define ZIMAGE_SIZES \
     "{\"_class_name\":\"ZImageTransformer2DModel\",\"dim\":384,\"n_heads\":3,\"n_layers\":2," \
     "\"n_refiner_layers\":1,\"in_channels\":4,\"cap_feat_dim\":10}"
+#define DECODER(model) \
+    T(model "embed_tokens.weight", 2, 20, 16), T(model "layers.0.mlp.gate_proj.weight", 1, 24), \
+    T(model "layers.0.self_attn.q_proj.weight", 1, 256), \
+    T(model "layers.1.self_attn.q_proj.weight", 1, 256), \
+    T(model "layers.0.self_attn.k_proj.weight", 1, 128)
+#define DECODER_SIZES \
+    "\"hidden_size\":16,\"vocab_size\":20,\"intermediate_size\":24,\"num_attention_heads\":2," \
+    "\"num_key_value_heads\":1,\"num_hidden_layers\":2"
+#define MISTRAL \
+    "{\"model_type\":\"mistral3\",\"hidden_act\":\"silu\",\"rms_norm_eps\":1e-5,\"head_dim\":128," \
+    "\"rope_theta\":1000000000," DECODER_SIZES
+#define MERGER "multi_modal_projector.patch_merger.merging_layer.weight"
 #define LEVEL(name, a, b) \
     T("encoder.down." name ".block.0.conv1.weight", 1, a), \
     T("decoder.up." name ".block.0.conv1.weight", 1, b)
@@ -47,14 +59,19 @@ static const struct { vf_view v[MOST]; const char *config; } rows[] = {
     { { ZIMAGE("x_embedder.weight"), T("layers.0.attention.qkv.weight", 1, 3),
         T("layers.1.attention.qkv.weight", 1, 3),
         T("noise_refiner.0.attention.qkv.weight", 1, 3) }, ZIMAGE_SIZES },
-    { { T("model.embed_tokens.weight", 2, 20, 16), T("model.layers.0.mlp.gate_proj.weight", 1, 24),
-        T("model.layers.0.self_attn.q_proj.weight", 1, 256),
-        T("model.layers.1.self_attn.q_proj.weight", 1, 256),
-        T("model.layers.0.self_attn.k_proj.weight", 1, 128),
-        T("model.layers.0.self_attn.q_norm.weight", 1, 128) },
+    { { DECODER("model."), T("model.layers.0.self_attn.q_norm.weight", 1, 128) },
       "{\"model_type\":\"qwen3\",\"hidden_act\":\"silu\",\"rms_norm_eps\":1e-6,\"head_dim\":128,"
-      "\"rope_theta\":1000000,\"hidden_size\":16,\"vocab_size\":20,\"intermediate_size\":24,"
-      "\"num_attention_heads\":2,\"num_key_value_heads\":1,\"num_hidden_layers\":2}" },
+      "\"rope_theta\":1000000," DECODER_SIZES "}" },
+    { { DECODER("model.") }, "{\"model_type\":\"llama\",\"hidden_act\":\"silu\","
+      "\"rms_norm_eps\":1e-5,\"rope_theta\":500000," DECODER_SIZES "}" },
+    { { DECODER("model."), T("tekken_model", 1, 9) }, MISTRAL ",\"final_norm\":false}" },
+    { { DECODER("language_model.model."), T(MERGER, 2, 2, 8) }, MISTRAL "}" },
+    { { DECODER("model.language_model."), T("model." MERGER, 2, 2, 8) }, MISTRAL "}" },
+    { { T("single_stream_modulation.lin.weight", 2, 6, 2), T("txt_in.weight", 2, 2, 6) },
+      "{\"_class_name\":\"Flux2\",\"model_type\":\"klein\",\"joint_attention_dim\":6}" },
+    { { T("single_stream_modulation.lin.weight", 2, 6, 2), T("txt_in.weight", 2, 2, 9),
+        T("guidance_in.in_layer.weight", 2, 2, 2) },
+      "{\"_class_name\":\"Flux2\",\"model_type\":\"dev\",\"joint_attention_dim\":9}" },
     { { LEVEL("0", 4, 2), LEVEL("1", 6, 3), LEVEL("2", 8, 5), LEVEL("3", 8, 7),
         T("bn.running_mean", 1, 8), T("decoder.conv_in.weight", 2, 3, 2),
         T("encoder.down.0.block.0.norm1.weight", 1, 4) },

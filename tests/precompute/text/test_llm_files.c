@@ -1,11 +1,12 @@
 /* test_llm_files.c - the forms of decoders' checkpoints and of their config.json, and the files
- * that are refused (tests/golden/llama, llama3, qwen2.5-vl, qwen3). */
+ * that are refused (tests/golden/llama, llama3, qwen2.5-vl, qwen3, mistral-comfyui). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -113,6 +114,61 @@ static bool cut_rows(vf_view *v, const void *name)
         v->dim[0]--;
     }
     return true;
+}
+
+/* The error of the states of three layers of the golden's n ids. */
+static double taps_error(llm *m, const vf_safetensors *gold, int n)
+{
+    float states[LG_MOST * 3 * LG_WIDTH];
+    char ids[16], want[16];
+    int64_t id[LG_MOST], dim[8];
+    vc_err err = { 0 };
+
+    snprintf(ids, sizeof ids, "ids_%d", n);
+    snprintf(want, sizeof want, "taps_%d", n);
+    assert_int_equal(lg_ids(gold, ids, id), n);
+    assert_ok(llm_encode(m, &(text_ids){ id, n, 0, 0 }, 1, states, &err), &err);
+    float *w = golden_values(gold, want, dim);
+    assert_true(dim[0] == n && dim[1] == 3 * LG_WIDTH && llm_width(m) == 3 * LG_WIDTH);
+    double e = golden_error(states, w, dim[0] * dim[1]);
+    free(w);
+    return e;
+}
+
+/* ComfyUI's file of Mistral 3 has no config.json and holds its tokenizer. A file that is cut to the
+ * layers that are read has no final norm, and the states after its last layer pass none. */
+static void comfyui_mistral(void **state)
+{
+    static const int taps[VC_TAPS] = { 1, 2, 3 }, most[VC_TAPS] = { 1, 2, 4 };
+    const uint8_t bytes[4] = { 123, 34, 34, 125 };
+    const vf_view tekken = { "tekken_model", VC_U8, 1, { 4 }, bytes, sizeof bytes };
+    tf_fixture f = tf_open("mistral-comfyui", VC_F32);
+    encoder_opts o;
+    vf_key key[2];
+    vc_err err = { 0 };
+    char dir[600], path[700];
+    llm *m;
+
+    (void)state;
+    snprintf(dir, sizeof dir, "%s/cut", f.dir);
+    tf_write(&f, dir, "{}", NULL, NULL, 1, &tekken, 1);
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    assert_int_equal(unlink(path), 0);
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    for (int i = 0; i < 2; i++) {
+        o = lg_options(i ? path : dir, 0, VC_F32);
+        memcpy(o.text.taps, taps, sizeof taps);
+        assert_ok(llm_open(&m, &llm_mistral3, &o, &key[i], &err), &err);
+        assert_true(taps_error(m, f.gold, 5) <= LG_F32 && taps_error(m, f.gold, 40) <= LG_F32);
+        llm_close(m);
+    }
+    assert_memory_equal(&key[0], &key[1], sizeof *key);
+    memcpy(o.text.taps, most, sizeof most);
+    assert_fails(llm_open(&m, &llm_mistral3, &o, key, &err), VC_EINVAL, &err,
+                 "num_hidden_layers: 3, but the transformer reads states of layer 4");
+    assert_fails(llm_open(&m, &llm_qwen3, &o, key, &err), VC_EUSAGE, &err,
+                 "the file holds mistral3, not qwen3: give one of qwen3, or its folder");
+    tf_close(&f);
 }
 
 static void tensors_refused(void **state)
@@ -223,6 +279,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(checkpoint_forms), cmocka_unit_test(unused_layers),
+        cmocka_unit_test(comfyui_mistral),
         cmocka_unit_test(tensors_refused), cmocka_unit_test(config_refused),
         cmocka_unit_test(older_configs),
     };
