@@ -100,7 +100,8 @@ int exchange_take_text(exchange_item *m, int i, const exchange_names *l, const v
 /* Sets the item's references, as many as there are. */
 int exchange_take_references(exchange_item *m, const exchange_names *l, const vf_pt_value *d,
                              vc_err *err);
-/* True if d has all tensors that the row names for encoder i. */
+/* True if d has all tensors that the row names for encoder i, and those of the first encoder are
+ * a list and of a width as the row says. */
 bool exchange_has_text(const exchange_names *l, int i, const vf_pt_value *d);
 /* Finds the row whose names of texts are there, with the width that it says: of several families
  * the last one that has the latents' channels, else the first row. NULL: there is none. */

@@ -265,12 +265,6 @@ static bool has(const vf_pt_value *d, const char *name)
     return !name || find(d, name, &key);
 }
 
-bool exchange_has_text(const exchange_names *l, int i, const vf_pt_value *d)
-{
-    const exchange_text_names *t = &l->text[i];
-    return has(d, t->embeds) && has(d, t->mask) && has(d, t->length) && has(d, t->pooled);
-}
-
 /* True if the first encoder's states are a list where the row says so, and of the row's width. */
 static bool fits(const exchange_names *l, const vf_pt_value *texts)
 {
@@ -283,6 +277,13 @@ static bool fits(const exchange_names *l, const vf_pt_value *texts)
            (!l->width || (e && e->nd && e->dim[e->nd - 1] == l->width));
 }
 
+bool exchange_has_text(const exchange_names *l, int i, const vf_pt_value *d)
+{
+    const exchange_text_names *t = &l->text[i];
+    return has(d, t->embeds) && has(d, t->mask) && has(d, t->length) && has(d, t->pooled) &&
+           (i || fits(l, d));
+}
+
 const exchange_names *exchange_guess(const exchange_names *rows, const vf_pt_value *latents,
                                      const vf_pt_value *texts)
 {
@@ -292,7 +293,7 @@ const exchange_names *exchange_guess(const exchange_names *rows, const vf_pt_val
         const int at = l->batch + (l->axes == EXCHANGE_FCHW || l->axes == EXCHANGE_TOKENS);
         const int64_t channels = v && v->kind == VF_PT_TENSOR && v->tensor->nd > at
                                      ? v->tensor->dim[at] : 0;
-        bool all = fits(l, texts);
+        bool all = true;
         for (int i = 0; all && i < l->n_text; i++)
             all = exchange_has_text(l, i, texts);
         if (all && (!found || (strcmp(found->family, l->family) &&

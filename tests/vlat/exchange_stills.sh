@@ -92,9 +92,19 @@ if [ -x "$VLT_BUILD/tests/dpipe_cache" ]; then
         --out fd.back
     same fd fd.back
     manifest fd.back '"family": *"flux2"'
+    # the width of the texts tells dev from klein, whatever the folder is called
     cp -r cache/flux2_klein_4b cache/flux2
-    expect 0 '5 samples' vlat import cache/flux2 --from diffusion-pipe --space raw --out fd.dev
+    expect 0 '5 samples' vlat import cache/flux2 --from diffusion-pipe --space raw --out fd.klein
+    manifest fd.klein '"class": *"Qwen3ForCausalLM"'
+    make fdd flux2 sample bf16 bf16 6 dev
+    dpipe_cache fdd cache/dev
+    expect 0 '5 samples' vlat import cache/dev --from diffusion-pipe --space raw --family flux2 \
+        --out fd.dev
     manifest fd.dev '"class": *"Mistral3ForConditionalGeneration"'
+    make fdn z-image sample bf16 bf16
+    dpipe_cache fdn cache/flux2_klein_9b
+    expect 1 'flux2, whose texts are 7680, 12288 or 15360 numbers wide' vlat import \
+        cache/flux2_klein_9b --from diffusion-pipe --space raw --family flux2 --out none.5
     cp -r cache/flux2_klein_4b cache/unknown
     expect 1 'z_image or flux2, whose caches have the folder.s name or --family' \
         vlat import cache/unknown --from diffusion-pipe --space raw --out none.3

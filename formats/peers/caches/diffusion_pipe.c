@@ -77,17 +77,24 @@ typedef struct caption {
 
 /* ---- items ---- */
 
-/* True if the folder's name, from which the peer reads caches, is the model's. */
-static bool in_folder(const layout *l, const char *dir)
+/* True if the folder's name, from which the peer reads caches, is that of a model of the family;
+ * which of them it is the width of its texts says. */
+static bool in_folder(const char *family, const char *dir)
 {
-    size_t n = strlen(dir), k = strlen(l->model);
+    size_t n = strlen(dir);
     while (n && dir[n - 1] == '/')
         n--;
-    return n >= k && (n == k || dir[n - k - 1] == '/') && !strncmp(dir + n - k, l->model, k);
+    for (const layout *l = layouts; l->model; l++) {
+        const size_t k = strlen(l->model);
+        if (!strcmp(l->names.family, family) && n >= k && (n == k || dir[n - k - 1] == '/') &&
+            !strncmp(dir + n - k, l->model, k))
+            return true;
+    }
+    return false;
 }
 
-/* Finds the layout of a text: of those whose keys it has, that of --family, that of the folder's
- * name, or the first of those that their keys tell apart. */
+/* Finds the layout of a text: of those whose keys and width it has, that of --family, that of the
+ * folder's name, or the first of those that their keys tell apart. */
 static int guess(importing *m, const vf_pt_value *d, vc_err *err)
 {
     const char *said = m->x->v->o->family;
@@ -95,7 +102,7 @@ static int guess(importing *m, const vf_pt_value *d, vc_err *err)
     for (const layout *l = layouts; l->model; l++) {
         const int points = !exchange_has_text(&l->names, 0, d) ? 0 :
                            (said && !strcmp(l->names.family, said) ? 4 : 0) +
-                           (in_folder(l, m->x->dir) ? 2 : 0) + !l->named;
+                           (in_folder(l->names.family, m->x->dir) ? 2 : 0) + !l->named;
         if (points > best) {
             m->l = l;
             best = points;
@@ -104,7 +111,8 @@ static int guess(importing *m, const vf_pt_value *d, vc_err *err)
     if (!m->l)
         return vc_fail(err, VC_EFORMAT, "text_embeddings_1: of none of the models wan, wan2.2_5b, "
                        "hunyuan-video, ltx-video, qwen_image, flux, or of z_image or flux2, whose "
-                       "caches have the folder's name or --family");
+                       "caches have the folder's name or --family; nor of a flux2, whose texts are "
+                       "7680, 12288 or 15360 numbers wide");
     const char *family = m->l->names.family;
     if (said && strcmp(said, family))
         return vc_fail(err, VC_EMISMATCH, "of %s, --family says %s", family, said);
