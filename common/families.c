@@ -154,6 +154,18 @@ static const vc_first flux_first = {
               { "transformer", "flux1-schnell.safetensors" }, { "vae", "ae.safetensors" } }
 };
 
+static const vc_first flux2_first = {
+    .class = "Flux2", .type_field = "model_type",
+    .type = { { .type = "klein", .pipeline = "Flux2KleinPipeline" },
+              { .type = "dev", .pipeline = "Flux2Pipeline" } },
+    .part = { { "transformer", "flux2-dev.safetensors" },
+              { "transformer", "flux-2-klein-4b.safetensors" },
+              { "transformer", "flux-2-klein-base-4b.safetensors" },
+              { "transformer", "flux-2-klein-9b.safetensors" },
+              { "transformer", "flux-2-klein-base-9b.safetensors" },
+              { "vae", "ae.safetensors" } }
+};
+
 /* The pipelines cut no text; vprep refuses longer ones. */
 enum { QWEN_EDIT_LENGTH = 1024, QWEN_EDIT_CROP = 64 };
 #define QWEN_EDIT_TEXT(each_) \
@@ -284,13 +296,14 @@ static const vc_family families[] = {
                   .chat = "enable_thinking", .skip = 1, .masked = true,
                   .width_field = "cap_feat_dim" } } },
     { .name = "flux2", SIZES(16, 1, 16, 1, 1), .max_frames = 1,
-      .transformer = "Flux2Transformer2DModel",
+      .transformer = "Flux2Transformer2DModel", .first = &flux2_first,
       .pipeline = { { .class = "Flux2KleinPipeline",
                       .versions = "klein-4b klein-base-4b klein-9b klein-base-9b",
                       .sigmas = VC_SIGMAS_EVEN_EULER,
                       .steps_shift = true },
-                    { .class = "Flux2Pipeline", .versions = "dev", .sigmas = VC_SIGMAS_EVEN_EULER,
-                      .steps_shift = true, .text = flux2_dev_text } },
+                    { .class = "Flux2Pipeline", .versions = "dev", .flag = "guidance_embeds",
+                      .sigmas = VC_SIGMAS_EVEN_EULER, .steps_shift = true,
+                      .text = flux2_dev_text } },
       .references = { .most = VC_REFERENCES, .side = 1024, .limit = true },
       .moments = true, .dtype = VC_BF16,
       .vae = "AutoencoderKLFlux2", .channels = 128, .scaling = 1, .cached = true,

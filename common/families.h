@@ -98,7 +98,7 @@ typedef struct vc_pipeline {
     const char *versions;                /* words for it, of musubi-tuner's --model_version; NULL:
                                           * none */
     const char *flag;                    /* a field that is true in the config.json of its
-                                          * transformers, although their files lack it; or NULL */
+                                          * transformers, or that their files lack; or NULL */
     const vc_text *text;                 /* its text encoders, where they are not the family's */
     const vc_references *references;     /* likewise */
     vc_sigmas sigmas;
