@@ -63,3 +63,36 @@ expect 1 'normal: of family flux musubi-tuner keeps samples with reference pictu
     vlat export normal --to musubi --out x
 make moments flux moments f32 bf16 6 edit
 expect 0 '5 conditions were left out' vlat export moments --to finetrainers --out ft
+
+# ---- FLUX.2: the tokens of all references in a row; the numbers of their places tell them apart ----
+make klein flux2 mode bf16 bf16 6 edit
+back klein diffsynth --space raw
+same klein klein.diffsynth.back
+shown klein.diffsynth/0/2.pth 'edit_image_ids'
+exchange_dataset vae ae.safetensors || wrong 'no autoencoder'
+rm -rf klein.diffsynth klein.diffsynth.back
+expect 0 '5 samples' vlat export klein --to diffsynth --out klein.diffsynth
+expect 0 '5 samples' vlat import klein.diffsynth --from diffsynth --vae ae.safetensors \
+    --out klein.diffsynth.back
+output_lacks 'conditions were left out'
+
+# ---- diffusion-pipe keeps one reference, of the sample's size ----
+if [ -x "$VLT_BUILD/tests/dpipe_cache" ]; then
+    mkdir cache
+    make one flux sample f32 bf16 6 edit
+    dpipe_cache one cache/flux
+    expect 0 '5 samples' vlat import cache/flux --from diffusion-pipe --space raw --out one.back
+    output_lacks 'conditions were left out'
+    same one one.back
+    manifest one.back '"train_mode": *"edit"'
+    expect 1 'reference picture of 2x8 latent places beside a sample of 4x6' \
+        vlat export one --to diffusion-pipe --out one.dp
+    make alike flux sample f32 bf16 8 edit
+    expect 0 '5 samples' vlat export alike --to diffusion-pipe --out alike.dp --space raw
+    output_lacks 'conditions were left out'
+    expect 0 '5 samples' vlat import alike.dp/64x32x1/cache/flux --from diffusion-pipe \
+        --family flux --texts alike --out alike.back --space raw
+    same alike alike.back
+    make qwen8 qwen-image mode bf16 bf16 8 edit
+    expect 0 '7 conditions were left out' vlat export qwen8 --to diffusion-pipe --out qwen8.dp
+fi

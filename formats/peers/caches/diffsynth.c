@@ -5,7 +5,8 @@
  *     shared          input_latents [1,C,F,H,W] (Qwen-Image, FLUX, Z-Image [1,C,H,W]; FLUX.2
  *                     [1,HW,C]), height, width, num_frames;
  *                     Qwen-Image-Edit: edit_latents [1,C,H,W], or a list of them;
- *                     FLUX.1 Kontext: kontext_latents [1,n,4C] and kontext_image_ids [1,n,3]
+ *                     FLUX.1 Kontext: kontext_latents [1,n,4C] and kontext_image_ids [1,n,3];
+ *                     FLUX.2: edit_latents [1,n,C] and edit_image_ids [1,n,4], of all pictures
  *     positive        prompt, context [1,512,D], zeros after the text
  *                     (Qwen-Image: prompt_emb [1,n,D], prompt_emb_mask [1,n];
  *                     FLUX: prompt_emb [1,512,D], pooled_prompt_emb [1,P];
@@ -30,7 +31,7 @@
       .text = { { .embeds = "context", .padded = 512, .whole = true, \
                   .trim = EXCHANGE_BY_ZEROS } } }
 #define FLUX2 FILES("flux2"), .axes = EXCHANGE_TOKENS, .sides = { "height", "width" }, \
-    .n_text = 1, .text = { { .embeds = "prompt_embeds" } }
+    .references = "edit_latents", .places = "edit_image_ids", .n_text = 1, .text = { { .embeds = "prompt_embeds" } }
 
 static const exchange_names layouts[] = {
     WAN("wan2.1"), WAN("wan2.2-5b"),
@@ -120,33 +121,86 @@ static int add_places(exchange_dict *shared, exchange_dict *positive, const exch
     return rc;
 }
 
-/* Adds a reference picture as tokens, of C x 2 x 2 values, with their places (1, row, column). */
-static int add_tokens(exchange_dict *d, const exchange_names *l, const vf_view *v, vc_err *err)
+/* The references of a layout with places: tokens of side x side values of each channel, and their
+ * places, vectors of `numbers` numbers: the picture's, row, column, and zeros. */
+typedef struct token_form {
+    int side, numbers;
+    vc_dtype type;                           /* of the places */
+    int64_t first, step;                     /* the number of picture k is first + k * step */
+    int most;                                /* pictures that the pipeline takes */
+} token_form;
+
+static const token_form kontext_tokens = { 2, 3, VC_BF16, 1, 0, 1 };
+static const token_form flux2_tokens = { 1, 4, VC_I64, 10, 10, VC_REFERENCES };
+
+static const token_form *tokens_of(const exchange_names *l)
 {
-    const int64_t c = v->dim[0], h = v->dim[2], w = v->dim[3], n = h / 2 * (w / 2);
-    uint16_t *x = exchange_dict_alloc(d, (size_t)(4 * c * n) * sizeof *x);
-    uint16_t *places = exchange_dict_alloc(d, (size_t)(3 * n) * sizeof *places);
+    return l->axes == EXCHANGE_TOKENS ? &flux2_tokens : &kontext_tokens;
+}
+
+static int64_t count_tokens(const exchange_references *r, int side)
+{
+    int64_t n = 0;
+    for (int k = 0; k < r->n; k++)
+        n += r->view[k].dim[2] / side * (r->view[k].dim[3] / side);
+    return n;
+}
+
+/* Writes the tokens of a picture v. */
+static void pack_tokens(uint16_t *x, const vf_view *v, int side)
+{
+    const int64_t c = v->dim[0], h = v->dim[2], w = v->dim[3], area = (int64_t)side * side;
     const float *from = v->data;
+    for (int64_t i = 0; i < c * h * w; i++) {
+        const int64_t token = i / (area * c), channel = i / area % c, at = i % area;
+        const int64_t row = token / (w / side) * side + at / side;
+        const int64_t column = token % (w / side) * side + at % side;
+        x[i] = vc_f32_to_bf16(from[(channel * h + row) * w + column]);
+    }
+}
+
+/* Writes the places of the tokens of picture k, of `columns` columns. */
+static void write_places(void *to, const token_form *f, int k, int64_t n, int64_t columns)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t place[4] = { f->first + k * f->step, i / columns, i % columns, 0 };
+        for (int64_t j = 0; j < f->numbers; j++) {
+            const int64_t at = i * f->numbers + j;
+            if (f->type == VC_BF16)
+                ((uint16_t *)to)[at] = vc_f32_to_bf16((float)place[j]);
+            else
+                ((int64_t *)to)[at] = place[j];
+        }
+    }
+}
+
+/* Adds reference pictures as the tokens of all of them, with their places. */
+static int add_tokens(exchange_dict *d, const exchange_names *l, const exchange_references *r,
+                      vc_err *err)
+{
+    const token_form *f = tokens_of(l);
+    const int64_t c = r->view[0].dim[0] * f->side * f->side, n = count_tokens(r, f->side);
+    const size_t one = vc_dtype_size(f->type);
+    uint16_t *x = exchange_dict_alloc(d, (size_t)(c * n) * sizeof *x), *to = x;
+    uint8_t *places = exchange_dict_alloc(d, (size_t)(f->numbers * n) * one), *at = places;
     if (!x || !places)
         return vc_no_memory(err);
-    for (int64_t i = 0; i < 4 * c * n; i++) {
-        const int64_t token = i / (4 * c), channel = i / 4 % c, p = i / 2 % 2, q = i % 2;
-        const int64_t y = token / (w / 2) * 2 + p, z = token % (w / 2) * 2 + q;
-        x[i] = vc_f32_to_bf16(from[(channel * h + y) * w + z]);
+    for (int k = 0; k < r->n; k++) {
+        const int64_t columns = r->view[k].dim[3] / f->side;
+        const int64_t tokens = r->view[k].dim[2] / f->side * columns;
+        pack_tokens(to, &r->view[k], f->side);
+        write_places(at, f, k, tokens, columns);
+        to += c * tokens;
+        at += (size_t)(f->numbers * tokens) * one;
     }
-    for (int64_t i = 0; i < n; i++) {
-        places[3 * i] = vc_f32_to_bf16(1);
-        places[3 * i + 1] = vc_f32_to_bf16((float)(i / (w / 2)));
-        places[3 * i + 2] = vc_f32_to_bf16((float)(i % (w / 2)));
-    }
-    exchange_dict_tensor(d, l->references, (vf_view){ NULL, VC_BF16, 3, { 1, n, 4 * c }, x,
-                                                      (size_t)(4 * c * n) * sizeof *x });
-    exchange_dict_tensor(d, l->places, (vf_view){ NULL, VC_BF16, 3, { 1, n, 3 }, places,
-                                                  (size_t)(3 * n) * sizeof *places });
+    exchange_dict_tensor(d, l->references, (vf_view){ NULL, VC_BF16, 3, { 1, n, c }, x,
+                                                      (size_t)(c * n) * sizeof *x });
+    exchange_dict_tensor(d, l->places, (vf_view){ NULL, f->type, 3, { 1, n, f->numbers }, places,
+                                                  (size_t)(f->numbers * n) * one });
     return 0;
 }
 
-/* Adds the reference pictures: a tensor, or a list of several ones. */
+/* Adds the reference pictures: tokens, a tensor, or a list of several ones. */
 static int add_edit(exchange_dict *d, exchange *x, const exchange_names *l,
                     const exchange_sample *s, vc_err *err)
 {
@@ -157,7 +211,7 @@ static int add_edit(exchange_dict *d, exchange *x, const exchange_names *l,
     _Static_assert(VC_REFERENCES == 4, "room for each reference");
     if (!rc && (!own || !item))
         rc = vc_no_memory(err);
-    if (!rc && l->places && r.n > 1)
+    if (!rc && l->places && r.n > tokens_of(l)->most)
         rc = vc_fail(err, VC_EMISMATCH, "%d reference pictures, FLUX.1 Kontext takes one", r.n);
     for (int k = 0; !rc && k < r.n && !l->places; k++) {
         const vf_view *v = &r.view[k];
@@ -170,7 +224,7 @@ static int add_edit(exchange_dict *d, exchange *x, const exchange_names *l,
         rc = data ? exchange_convert(data, VC_BF16, v, 0, n, err) : vc_no_memory(err);
     }
     if (!rc && r.n && l->places) {
-        rc = add_tokens(d, l, &r.view[0], err);
+        rc = add_tokens(d, l, &r, err);
     } else if (!rc && r.n == 1) {
         exchange_dict_tensor(d, l->references, own[0].view);
     } else if (!rc && r.n) {
@@ -242,47 +296,81 @@ static int take_edit(exchange_item *m, const char *name, const vf_pt_value *v, v
     return 0;
 }
 
-/* Finds rows and columns of n tokens by the places of the last one; false: they are others'. */
-static bool size_of(const vf_view *places, int64_t n, int64_t size[2])
+/* Reads row and column of token i; false: they are no sizes of pictures. */
+static bool place_of(int64_t at[2], const vf_view *places, int64_t i)
 {
     const size_t one = vc_dtype_size(places->dtype);
-    float last[3];
-    if (places->nd != 3 || places->dim[1] != n || places->dim[2] != 3 || n < 1 ||
-        places->dtype > VC_F64)
-        return false;
-    vc_to_f32(last, (const uint8_t *)places->data + (size_t)(3 * (n - 1)) * one, places->dtype, 3);
-    for (int i = 0; i < 2; i++)
-        size[i] = last[1 + i] >= 0 && last[1 + i] < UINT16_MAX ? (int64_t)last[1 + i] + 1 : 0;
-    return size[0] * size[1] == n;
+    const int64_t numbers = places->dim[2];
+    float v[2];
+    vc_to_f32(v, (const uint8_t *)places->data + (size_t)(numbers * i + 1) * one, places->dtype, 2);
+    for (int j = 0; j < 2; j++)
+        at[j] = v[j] >= 0 && v[j] < UINT16_MAX ? (int64_t)v[j] : -1;
+    return at[0] >= 0 && at[1] >= 0;
 }
 
-/* Takes a reference picture from its tokens, into *own, which the caller frees. */
+/* Finds the picture that begins with token `from`: it ends before the next one at row and column 0,
+ * or with the last token. Returns its number of tokens, 0: they are others'. */
+static int64_t next_picture(int64_t size[2], const vf_view *places, int64_t from)
+{
+    int64_t at[2] = { 0 }, n = 0;
+    while (from + n < places->dim[1] && place_of(at, places, from + n) &&
+           (!n || at[0] || at[1])) {
+        size[0] = at[0] + 1;
+        size[1] = at[1] + 1;
+        n++;
+    }
+    return n && size[0] * size[1] == n ? n : 0;
+}
+
+/* Makes a picture [c,1,h,w] of its tokens. */
+static void unpack_tokens(uint8_t *x, const uint8_t *from, size_t one, int64_t c, int64_t h,
+                          int64_t w, int side)
+{
+    for (int64_t i = 0; i < c * h * w; i++) {
+        const int64_t channel = i / (h * w), y = i / w % h, z = i % w;
+        const int64_t token = y / side * (w / side) + z / side;
+        const int64_t at = (channel * side + y % side) * side + z % side;
+        memcpy(x + (size_t)i * one, from + (size_t)(token * side * side * c + at) * one, one);
+    }
+}
+
+/* Takes the reference pictures from their tokens, into *own, which the caller frees. */
 static int take_tokens(exchange_item *m, const exchange_names *l, const vf_pt_value *d, void **own,
                        vc_err *err)
 {
+    const token_form *f = tokens_of(l);
+    const int64_t area = (int64_t)f->side * f->side;
     vf_view v, places;
-    int64_t size[2];
+    int64_t size[2] = { 0 }, n;
     int rc = vf_pt_tensor(d, l->references, &v, err);
     if (!rc)
         rc = vf_pt_tensor(d, l->places, &places, err);
     if (rc)
         return rc;
-    if (v.nd != 3 || v.dim[0] != 1 || v.dim[2] % 4 || !v.dim[2] ||
-        !size_of(&places, v.dim[1], size))
-        return vc_fail(err, VC_EFORMAT, "%s: [1,n,4C], and %s [1,n,3] of the places of one picture "
-                       "expected", l->references, l->places);
-    const int64_t c = v.dim[2] / 4, h = 2 * size[0], w = 2 * size[1];
+    bool good = v.nd == 3 && v.dim[0] == 1 && v.dim[2] && v.dim[2] % area == 0 &&
+                v.dtype <= VC_F64 && places.nd == 3 && places.dim[0] == 1 &&
+                places.dim[1] == v.dim[1] && places.dim[2] == f->numbers && v.dim[1] > 0;
     const size_t one = vc_dtype_size(v.dtype);
-    uint8_t *x = *own = malloc(v.bytes + 1);
-    if (!x)
+    uint8_t *x = *own = good ? malloc(v.bytes + 1) : NULL;
+    if (good && !x)
         return vc_no_memory(err);
-    for (int64_t i = 0; i < c * h * w; i++) {
-        const int64_t channel = i / (h * w), y = i / w % h, z = i % w;
-        const int64_t token = y / 2 * size[1] + z / 2, at = (channel * 2 + y % 2) * 2 + z % 2;
-        memcpy(x + (size_t)i * one, (const uint8_t *)v.data + (size_t)(token * 4 * c + at) * one,
-               one);
+    for (int64_t at = 0; good && at < v.dim[1]; at += n) {
+        const size_t begin = (size_t)(at * v.dim[2]) * one;
+        n = next_picture(size, &places, at);
+        good = n && m->n_references < VC_REFERENCES;
+        if (!good)
+            break;
+        vf_view *to = &m->reference[m->n_references++];
+        *to = (vf_view){ NULL, v.dtype, 4, { v.dim[2] / area, 1, size[0] * f->side,
+                                             size[1] * f->side }, x + begin,
+                         (size_t)(n * v.dim[2]) * one };
+        unpack_tokens(x + begin, (const uint8_t *)v.data + begin, one, to->dim[0], to->dim[2],
+                      to->dim[3], f->side);
     }
-    m->reference[m->n_references++] = (vf_view){ NULL, v.dtype, 4, { c, 1, h, w }, x, v.bytes };
+    if (!good)
+        return vc_fail(err, VC_EFORMAT, "%s: [1,n,%dC], and %s [1,n,%d] of the places of 1 to %d "
+                       "pictures expected", l->references, (int)area, l->places, f->numbers,
+                       VC_REFERENCES);
     return 0;
 }
 

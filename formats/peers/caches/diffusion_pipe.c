@@ -2,7 +2,8 @@
  * exports one.
  *
  *     cache_1.500x96x64x9/latents/              items: latents [C,F,H,W] (FLUX, Z-Image [C,H,W]),
- *                                               image_spec, caption, mask
+ *                                               image_spec, caption, mask; of edits
+ *                                               control_latents, the reference picture
  *     cache_1.500x96x64x9/text_embeddings_1/    items of one caption each: embeddings, image_spec;
  *     ar_frames_1.500_9/text_embeddings_1/      or here, for all sizes of an aspect ratio
  *     uncond_text_embeddings_1/                 one item: the empty prompt's
@@ -22,42 +23,46 @@ typedef struct layout {
     const char *model;                       /* the peer's name of the model */
     bool named;                              /* other models have the same keys: the name of the
                                               * folder, or --family, chooses the row */
+    bool blind;                              /* texts do not depend on the reference picture, so
+                                              * that an export, whose captions the peer encodes
+                                              * without media, may have one */
 } layout;
 
 #define FILES(family_) .family = family_, .latents = "latents", \
-    .conditions = { "mask", "y", "clip_context", "control_latents" }
+    .conditions = { "mask", "y", "clip_context" }
+#define EDITS(family_) FILES(family_), .references = "control_latents"
 #define WAN(family_) { FILES(family_), .n_text = 1, \
     .text = { { .embeds = "text_embeddings", .length = "seq_lens", .whole = true, \
                 .trim = EXCHANGE_BY_LENGTH } } }
 #define MASKED .whole = true, .trim = EXCHANGE_BY_MASK
 
 #define FLUX2(model_, width_, pipeline_) \
-    { { FILES("flux2"), .axes = EXCHANGE_CHW, .drawn = true, .n_text = 1, \
+    { { EDITS("flux2"), .axes = EXCHANGE_CHW, .drawn = true, .n_text = 1, \
         .text = { { .embeds = "text_embeds_0", .most = 512 } }, .width = width_, \
-        .pipeline = pipeline_ }, model_, true }
+        .pipeline = pipeline_ }, model_, true, true }
 
 /* fps is the rate to which the peer resamples clips; 0: the files do not show it (Wan: 16 or 24).
  * Z-Image's texts are padded to the longest of a batch, so that their rows are no max_length. */
 static const layout layouts[] = {
-    { WAN("wan2.1"), "wan", false },
-    { WAN("wan2.2-5b"), "wan2.2_5b", true },
+    { WAN("wan2.1"), "wan", false, false },
+    { WAN("wan2.2-5b"), "wan2.2_5b", true, false },
     { { FILES("hunyuanvideo"), .drawn = true, .fps = 24, .n_text = 2,
         .text = { { .embeds = "prompt_embeds_1", .mask = "prompt_attention_mask_1", MASKED },
-                  { .pooled = "prompt_embeds_2" } } }, "hunyuan-video", false },
+                  { .pooled = "prompt_embeds_2" } } }, "hunyuan-video", false, false },
     { { FILES("ltx-video"), .drawn = true, .fps = 25, .n_text = 1,
         .text = { { .embeds = "prompt_embeds", .mask = "prompt_attention_mask", MASKED } } },
-      "ltx-video", false },
-    { { FILES("qwen-image"), .n_text = 1, .text = { { .embeds = "prompt_embeds" } } },
-      "qwen_image", false },
-    { { FILES("flux"), .axes = EXCHANGE_CHW, .drawn = true, .n_text = 2,
-        .text = { { .pooled = "clip_embed" }, { .embeds = "t5_embed" } } }, "flux", false },
+      "ltx-video", false, false },
+    { { EDITS("qwen-image"), .n_text = 1, .text = { { .embeds = "prompt_embeds" } } },
+      "qwen_image", false, false },
+    { { EDITS("flux"), .axes = EXCHANGE_CHW, .drawn = true, .n_text = 2,
+        .text = { { .pooled = "clip_embed" }, { .embeds = "t5_embed" } } }, "flux", false, true },
     { { FILES("z-image"), .axes = EXCHANGE_CHW, .drawn = true, .n_text = 1,
         .text = { { .embeds = "text_embeds_0", .mask = "attention_mask_0",
-                    .trim = EXCHANGE_BY_MASK } } }, "z_image", true },
+                    .trim = EXCHANGE_BY_MASK } } }, "z_image", true, false },
     FLUX2("flux2_klein_4b", 7680, "Flux2KleinPipeline"),
     FLUX2("flux2_klein_9b", 12288, "Flux2KleinPipeline"),
     FLUX2("flux2", 15360, "Flux2Pipeline"),
-    { { 0 }, NULL, false }
+    { { 0 }, NULL, false, false }
 };
 enum { ENCODERS = EXCHANGE_NAMED_TEXTS, MAX_CAPTIONS = 1000 };
 
@@ -260,6 +265,8 @@ static int put_item(importing *m, const vf_pt_value *d, const char *spec, vc_err
         rc = exchange_take_latents(&c->item, m->x, &m->l->names, d, &own, err);
     }
     if (!rc)
+        rc = exchange_take_references(&c->item, &m->l->names, d, err);
+    if (!rc)
         rc = exchange_put(m->x, &c->item, err);
     close_captions(c, n);
     free(own);
@@ -382,8 +389,12 @@ static int import_dpipe(exchange *x, vc_err *err)
 static int export_dpipe(exchange *x, vc_err *err)
 {
     const layout *l = (const void *)exchange_row(&exchange_dpipe, x, err);
-    return l ? exchange_dpipe_write(x, l->model, l->names.axes == EXCHANGE_CHW, err)
-             : VC_EMISMATCH;
+    if (!l)
+        return VC_EMISMATCH;
+    exchange_names names = l->names;
+    if (!l->blind || !exchange_edits(x))
+        names.references = NULL;
+    return exchange_dpipe_write(x, l->model, &names, err);
 }
 
 const exchange_format exchange_dpipe = {

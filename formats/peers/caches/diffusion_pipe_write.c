@@ -26,6 +26,7 @@
 #include "formats/peers/arrow.h"
 #include "formats/peers/exchange_parts.h"
 #include "formats/peers/tensor_cache.h"
+#include "formats/peers/tensors.h"
 #include "formats/peers/torch.h"
 
 typedef struct member {
@@ -44,6 +45,7 @@ typedef struct bucket {
 typedef struct exporting {
     exchange *x;
     const char *model;
+    const exchange_names *names;
     bool flat;                               /* latents have no axis of frames */
     bucket *bucket;
     size_t n;
@@ -185,6 +187,23 @@ static int add_known(exchange_dict *d, const exchange_known *k, vc_dtype t, void
     return rc;
 }
 
+/* Adds the reference picture, which the peer cuts to the latents' shape. */
+static int add_reference(exchange_dict *d, const exporting *e, const exchange_sample *s,
+                         vc_err *err)
+{
+    const size_t at = d->n;
+    int rc = exchange_add_references(d, e->x, e->names, s, err);
+    if (rc || d->n == at)
+        return rc;
+    const vf_view *v = &d->view[d->n - 1];
+    if (v->dim[1] == s->mean.dim[2] && v->dim[2] == s->mean.dim[3])
+        return 0;
+    return vc_fail(err, VC_EMISMATCH, "a reference picture of %" PRId64 "x%" PRId64 " latent "
+                   "places beside a sample of %" PRId64 "x%" PRId64 ": diffusion-pipe cuts both "
+                   "to one size: encode with --reference_size, or export to musubi or diffsynth",
+                   v->dim[1], v->dim[2], s->mean.dim[2], s->mean.dim[3]);
+}
+
 /* Makes the bytes of an item, with latents of the dataset's type; the caller frees *data. */
 static int pack_item(const exporting *e, const exchange_sample *s, const exchange_known *k,
                      const char *const *caption, int captions, char **data, size_t *size,
@@ -222,9 +241,12 @@ static int pack_item(const exporting *e, const exchange_sample *s, const exchang
     list->n = (size_t)captions;
     if (!rc)
         rc = add_known(&d, k, s->mean.dtype, own, err);
+    if (!rc)
+        rc = add_reference(&d, e, s, err);
     const vf_pt_value item = exchange_dict_value(&d);
     if (!rc)
         rc = vf_pt_pack(data, size, &item, err);
+    exchange_dict_free(&d);
     free(own[0]);
     free(own[1]);
     free(f);
@@ -440,9 +462,11 @@ static int write_toml(const exporting *e, vc_err *err)
     return rc;
 }
 
-int exchange_dpipe_write(exchange *x, const char *model, bool flat, vc_err *err)
+int exchange_dpipe_write(exchange *x, const char *model, const struct exchange_names *names,
+                         vc_err *err)
 {
-    exporting e = { .x = x, .model = model, .flat = flat };
+    exporting e = { .x = x, .model = model, .names = names,
+                    .flat = names->axes == EXCHANGE_CHW };
     int rc = exchange_each(x, write_sample, &e, err);
     x->no_captions = 0;                      /* this format has all captions */
     for (size_t i = 0; !rc && i < e.n; i++)
