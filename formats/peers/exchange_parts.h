@@ -14,10 +14,13 @@ const cJSON *exchange_texts_encoders(const exchange_texts *t);
 const char *exchange_texts_root(const exchange_texts *t);
 /* Puts the values of the encoders' empty prompts. */
 int exchange_texts_empty(const exchange_texts *t, vf_writer *w, vc_err *err);
-/* Puts the values of a caption's texts; the caller frees *keys, the list of their keys for a
- * record. VC_ENOENT: the dataset has no such caption. */
-int exchange_texts_put(const exchange_texts *t, vf_writer *w, const char *caption, cJSON **keys,
-                       vc_err *err);
+/* Puts the values of a caption's texts, and of the empty prompt that the sample has of its own,
+ * with its pictures; the caller frees *keys and *empty, the lists of their keys for a record; *empty
+ * may become NULL. Of several samples with the caption that of the same stem as path counts.
+ * VC_ENOENT: the dataset has no such caption. VC_EMISMATCH: it has several with other texts, none of
+ * them of the stem. */
+int exchange_texts_put(const exchange_texts *t, vf_writer *w, const char *path,
+                       const char *caption, cJSON **keys, cJSON **empty, vc_err *err);
 void exchange_texts_close(exchange_texts *t);                      /* t may be NULL */
 
 struct exchange_sink {
@@ -25,6 +28,7 @@ struct exchange_sink {
     exchange_texts *texts;                   /* texts of --texts; NULL: the items have their own */
     bool whole;                              /* values have their keys, records are not changed */
     bool edit;                               /* the dataset is one of edits */
+    bool own_empty;                          /* a sample has an empty prompt with its pictures */
     int channels, n_text, store;             /* store: 0 mean, 1 moments, 2 sample */
     vc_dtype dtype, peer_dtype;              /* type in the dataset, type in the peer's files */
     struct exchange_encoder {

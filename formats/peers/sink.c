@@ -387,8 +387,9 @@ static int add_references(exchange *x, cJSON *o, const exchange_item *m, vc_err 
     return rc;
 }
 
+/* captions and empty, which may be NULL, are the record's from now on. */
 static int put_record_of(exchange *x, const exchange_item *m, vf_key latent, cJSON *captions,
-                         vc_err *err)
+                         cJSON *empty, vc_err *err)
 {
     exchange_sink *s = x->sink;
     cJSON *o = cJSON_CreateObject();
@@ -398,6 +399,9 @@ static int put_record_of(exchange *x, const exchange_item *m, vf_key latent, cJS
     cJSON_AddStringToObject(o, "path", m->path);
     cJSON_AddStringToObject(o, "type", m->mean.dim[1] > 1 ? "video" : "image");
     cJSON_AddItemToObject(o, "captions", captions);
+    if (empty)
+        cJSON_AddItemToObject(o, "empty", empty);
+    s->own_empty |= empty != NULL;
     add_sizes(x, o, m, latent);
     if (!rc)
         rc = add_references(x, o, m, err);
@@ -451,15 +455,16 @@ static int check_item(const exchange *x, const exchange_item *m, vc_err *err)
 }
 
 /* Puts the values of a caption's texts; the caller frees *keys, the list of their keys for a
- * record. */
-static int put_texts(const exchange *x, const exchange_item *m, const char *caption, cJSON **keys,
-                     vc_err *err)
+ * record, and *empty, that of the sample's own empty prompt, NULL where it has none. */
+static int put_texts(const exchange *x, const exchange_item *m, const char *path,
+                     const char *caption, cJSON **keys, cJSON **empty, vc_err *err)
 {
     exchange_sink *s = x->sink;
     char hex[VF_KEY_HEX];
     int rc = 0;
+    *empty = NULL;
     if (s->texts)
-        return exchange_texts_put(s->texts, s->w, caption, keys, err);
+        return exchange_texts_put(s->texts, s->w, path, caption, keys, empty, err);
     *keys = cJSON_CreateArray();
     for (int i = 0; !rc && i < m->n_text; i++) {
         vf_key k;
@@ -470,17 +475,22 @@ static int put_texts(const exchange *x, const exchange_item *m, const char *capt
     return rc;
 }
 
-/* Puts the texts of all captions of an item and lists the captions for the record. */
-static int put_captions(const exchange *x, const exchange_item *m, cJSON *list, vc_err *err)
+/* Puts the texts of all captions of an item and lists the captions for the record, and its own empty
+ * prompt. */
+static int put_captions(const exchange *x, const exchange_item *m, cJSON *list, cJSON **empty,
+                        vc_err *err)
 {
+    const char *path = m->path;
     int rc = 0;
     for (; !rc && m; m = m->more) {
-        cJSON *o = cJSON_CreateObject(), *keys = NULL;
+        cJSON *o = cJSON_CreateObject(), *keys = NULL, *own = NULL;
         const char *caption = m->caption ? m->caption : "";
         cJSON_AddStringToObject(o, "text", caption);
         rc = vc_context(err, vc_utf8_check(caption, strlen(caption), err), "its caption");
         if (!rc)
-            rc = put_texts(x, m, caption, &keys, err);
+            rc = put_texts(x, m, path, caption, &keys, &own, err);
+        cJSON_Delete(*empty ? own : NULL);
+        *empty = *empty ? *empty : own;
         cJSON_AddItemToObject(o, "keys", keys);
         cJSON_AddItemToArray(list, o);
     }
@@ -502,20 +512,22 @@ static int check_texts(const exchange *x, const exchange_item *m, vc_err *err)
 int exchange_put(exchange *x, const exchange_item *m, vc_err *err)
 {
     vf_key latent;
-    cJSON *captions = cJSON_CreateArray();
+    cJSON *captions = cJSON_CreateArray(), *empty = NULL;
     int rc = check_item(x, m, err);
     if (!rc && !x->v->o->texts)
         rc = check_texts(x, m, err);
     if (!rc && !x->sink)
         rc = begin(x, m, err);
     if (!rc)
-        rc = put_captions(x, m, captions, err);
+        rc = put_captions(x, m, captions, &empty, err);
     if (!rc)
         rc = put_latent(x, &m->mean, &m->logvar, m->drawn, &latent, err);
-    if (!rc)
-        rc = put_record_of(x, m, latent, captions, err);
-    else
+    if (!rc) {
+        rc = put_record_of(x, m, latent, captions, empty, err);
+    } else {
         cJSON_Delete(captions);
+        cJSON_Delete(empty);
+    }
     if (!rc)
         rc = exchange_stopped(err);
     vc_progress_at(x->v->progress, x->sink ? x->sink->next : 0, NULL);
@@ -534,6 +546,18 @@ static int check_empties(const exchange *x, vc_err *err)
                            "(a safetensors file with prompt_embeds_1, ...) or --empty zeros; "
                            "samples imported so far are kept");
     return 0;
+}
+
+/* Warns that a dropped caption of an edit is the prompt without pictures, where the family's texts
+ * have some. */
+static void say_empties(const exchange *x)
+{
+    const exchange_sink *s = x->sink;
+    if (s->edit && x->family->references.look && !s->own_empty && !s->whole)
+        vc_warn(x->v->progress, "a dropped caption of these samples is the one empty prompt, without "
+                "their reference pictures: the cache has no others. Train with "
+                "--caption_dropout_p 0, or import with --texts DATASET, which vprep made of the "
+                "same media with --train_mode edit: each sample then has its own");
 }
 
 /* Warns if files of a whole export were changed, as the change may not have been intended. */
@@ -556,6 +580,8 @@ int exchange_finish(exchange *x, vc_err *err)
     int rc = exchange_check_note(x, err);
     if (!rc && !s->whole)
         rc = check_empties(x, err);
+    if (!rc)
+        say_empties(x);
     if (!rc)
         rc = vf_writer_drop_unseen(s->w, &dropped, err);
     if (!rc)

@@ -35,6 +35,19 @@ shown qwen.diffsynth/0/2.pth 'edit_latents'
 vlat show qwen.musubi.back 2 >record
 holds record '"target": *\[32, *64\]'
 
+# Texts of this family depend on the pictures: an import says that it has one empty prompt for all.
+# With --texts a sample gets the texts of the medium with its stem, and not those of another sample
+# with the same caption; a cache whose files are numbers cannot name the medium.
+expect 0 'the one empty prompt, without their reference pictures' \
+    vlat import qwen.musubi --from musubi --out again.empty
+expect 0 '5 samples' vlat import qwen.musubi --from musubi --space raw --texts qwen \
+    --out by.stem
+keys() { vlat list "$1" --json | grep -o '"keys": *\[[^]]*\]'; }
+keys by.stem >stems && keys qwen >own
+[ -s own ] && cmp stems own || wrong 'texts of other samples'
+expect 1 'several samples of --texts have the caption .* with texts of other pictures' \
+    vlat import qwen.diffsynth --from diffsynth --texts qwen --out none.texts
+
 # a damaged name, too many references, and references behind a sample without any
 cp -r qwen.musubi damaged
 LC_ALL=C sed -i 's/latents_control_1_1x4x8_/latents_control_1_1x8x4_/' damaged/*
@@ -61,8 +74,6 @@ shown tokens.diffsynth/0/2.pth 'kontext_image_ids'
 make normal flux sample f32 bf16
 expect 1 'normal: of family flux musubi-tuner keeps samples with reference pictures alone' \
     vlat export normal --to musubi --out x
-make moments flux moments f32 bf16 6 edit
-expect 0 '5 conditions were left out' vlat export moments --to finetrainers --out ft
 
 # ---- FLUX.2: the tokens of all references in a row; the numbers of their places tell them apart ----
 make klein flux2 mode bf16 bf16 6 edit
@@ -96,3 +107,5 @@ if [ -x "$VLT_BUILD/tests/dpipe_cache" ]; then
     make qwen8 qwen-image mode bf16 bf16 8 edit
     expect 0 '7 conditions were left out' vlat export qwen8 --to diffusion-pipe --out qwen8.dp
 fi
+make moments flux moments f32 bf16 6 edit
+expect 0 '5 conditions were left out' vlat export moments --to finetrainers --out ft
