@@ -102,6 +102,17 @@ int vf_views_add(vf_views *s, const char *prefix, const char *name, const char *
     return 0;
 }
 
+int vf_views_add_view(vf_views *s, const vf_view *v, vc_err *err)
+{
+    char *name = s->name[s->n] = strdup(v->name);
+    if (!name)
+        return vc_no_memory(err);
+    s->v[s->n] = *v;
+    s->v[s->n].name = name;
+    s->from[s->n++] = (value){ 0 };
+    return 0;
+}
+
 enum { CHUNK = 1 << 14 };                    /* elements converted at a time */
 
 /* Converts n elements from type `of` to `type`, times scale. */
@@ -154,6 +165,10 @@ static int get(void *arg, int i, const void **data, vc_err *err)
     const value *from = &s->from[i];
     const vf_view *v = &s->v[i];
     size_t n = (size_t)vf_view_count(v);
+    if (!from->t) {
+        *data = v->data;
+        return check_finite(*data, v, err);
+    }
     size_t room = vt_host_memory(s->g) ? 0 : n * vc_dtype_size(from->t->dtype);
     int rc = renew(&s->held, room, v, err);
     if (rc)

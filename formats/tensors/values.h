@@ -21,7 +21,8 @@ typedef struct vf_views {
     vt_ctx *g;
     vf_view *v;
     char **name;
-    struct vf_view_source *from;             /* tensor and scale of each view */
+    struct vf_view_source *from;             /* tensor and scale of each view; no tensor: the
+                                              * view has the values */
     int n, room;
     void *held, *converted;                  /* values of the last tensor, before and after */
 } vf_views;
@@ -31,6 +32,8 @@ void vf_views_close(vf_views *s);                   /* s may be all-zero */
  * most `room` calls are allowed. t is borrowed until close. */
 int vf_views_add(vf_views *s, const char *prefix, const char *name, const char *suffix,
                  const vt_tensor *t, vc_dtype type, double scale, vc_err *err);
+/* Adds v with its values as they are, borrowed until close, as one of the `room` calls. */
+int vf_views_add_view(vf_views *s, const vf_view *v, vc_err *err);
 /* Writes DIR/FILE atomically; sealed and sums mean the same as in vf_safetensors_stream. A value
  * that would be written as NaN or infinite is VC_ENUMERIC. */
 int vf_views_write(vf_views *s, const char *dir, const char *file, const vf_meta *meta,

@@ -85,9 +85,28 @@ expect 1 'other weights .* than those that .*cut23.* was trained on' train 23 se
     "${lora[@]}" --max_train_steps 5 --resume_from_checkpoint latest
 cp kept "$file"
 
-# ---- a whole model is not trained, and a folder without its connectors is refused ----
-expect 2 'LTX2VideoTransformer3DModel cannot be trained as a whole.*--training_type lora' \
-    train 20 set20 none --training_type full-finetune --max_train_steps 1
+# ---- a whole model resumes to the same bits, and its file keeps the weights of the sound ----
+full=(--training_type full-finetune --learning_rate 1e-3)
+for v in 20 23; do
+    expect 0 '[0-9]* tensors of m.*/transformer are not trained, and are written as they are: first audio_' \
+        train $v set$v full$v "${full[@]}" --max_train_steps 4
+    expect 0 . train $v set$v half$v "${full[@]}" --max_train_steps 2
+    expect 0 . train $v set$v half$v "${full[@]}" --max_train_steps 4 \
+        --resume_from_checkpoint latest
+    cmp full$v/checkpoint-4/transformer/diffusion_pytorch_model.safetensors \
+        half$v/checkpoint-4/transformer/diffusion_pytorch_model.safetensors ||
+        wrong "$v: a resumed full finetune differs"
+    expect 0 . train $v set$v more$v "${lora[@]}" --max_train_steps 1 \
+        --transformer full$v/checkpoint-4/transformer
+    # the file of the authors gives the same
+    expect 0 . train $v set$v first$v "${full[@]}" --max_train_steps 4 \
+        --transformer m$v/first.safetensors
+    cmp full$v/checkpoint-4/transformer/diffusion_pytorch_model.safetensors \
+        first$v/checkpoint-4/transformer/diffusion_pytorch_model.safetensors ||
+        wrong "$v: a full finetune from the authors' file differs"
+done
+
+# ---- a folder without its connectors is refused ----
 mv m20/connectors away
 expect 2 'm20 has no folder connectors' train 20 set20 none "${lora[@]}" --max_train_steps 1
 expect 2 'm20 has no folder connectors' encode 20 other

@@ -202,8 +202,6 @@ struct vtrain_family {
     const char *beside;
     int (*open_beside)(void *model, vt_ctx *g, const cJSON *config, const struct vf_model *file,
                        vc_err *err);
-    const char *lora_only;                    /* why a whole model cannot be trained; NULL: it
-                                               * can */
     /* Reads config.json into the model and fills its vtrain_dit. Errors name the field. */
     int (*read)(void *model, const cJSON *config, vc_err *err);
     void (*free)(void *model);                /* frees memory that the struct points to; or NULL */

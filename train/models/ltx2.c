@@ -310,7 +310,6 @@ const vtrain_family vtrain_ltx2 = {
     .class_name = "LTX2VideoTransformer3DModel", .lora_names = renames,
     .text_args = { "encoder_hidden_states" }, .layout = VTRAIN_TOKENS,
     .size = sizeof(ltx2), .weights = offsetof(ltx2, w), .table = model_table, .spare = spare,
-    .lora_only = "its stream of the sound is not trained, and would be missing in the results",
     .beside = "connectors", .open_beside = ltx2_open_connector, .free = ltx2_free,
     .read = ltx2_read, .fit = ltx2_fit,
     .prepare = ltx2_prepare, .embed = ltx2_embed,

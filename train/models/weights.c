@@ -254,6 +254,29 @@ int vtrain_weights_check(const vtrain_weights *w, vt_params *p, vc_err *err)
     return rc;
 }
 
+int vtrain_weights_kept(vf_view **v, int *n, const vtrain_weights *w, vt_params *p, vc_err *err)
+{
+    const int all = w->names ? 0 : vf_model_count(w->file);      /* renamed: each is one of p's */
+    *n = 0;
+    *v = calloc((size_t)all + 1, sizeof **v);
+    if (!*v)
+        return vc_no_memory(err);
+    for (int i = 0; i < all; i++) {
+        const vf_view *x = vf_model_at(w->file, i);
+        if (vt_params_find(p, x->name))
+            continue;
+        if (x->dtype == VC_F8E4M3 || x->dtype == VC_F8E5M2) {
+            free(*v);
+            *v = NULL;
+            return vc_fail(err, VC_EMISMATCH, "tensor %s: it is kept as it is, and is of %s: train "
+                           "a whole model from files of bf16, f16 or f32", x->name,
+                           vc_dtype_name(x->dtype));
+        }
+        (*v)[(*n)++] = *x;
+    }
+    return 0;
+}
+
 void vtrain_weights_release(const vtrain_weights *w)
 {
     vf_model_release(w->file);

@@ -13,10 +13,14 @@ enum { MAX_CONFIG = 1 << 20 };
 
 /* ---- a whole transformer ---- */
 
-/* Distribution of the parameters over files. */
+/* Distribution over files of the parameters, and behind them of the tensors that are kept. */
 typedef struct shards {
+    vt_params *p;
+    const vtrain_weights *w;
+    vf_view *kept;
+    int n_kept;
     int n;                                    /* files */
-    int *of;                                  /* [parameters] file of each */
+    int *of;                                  /* [parameters + n_kept] file of each */
     size_t total;                             /* bytes of all tensors */
 } shards;
 
@@ -25,17 +29,41 @@ static vc_dtype saved_type(const vtrain_weights *w, const vt_param *x)
     return w ? vtrain_weights_type(w, x->name) : x->t->dtype;
 }
 
-/* Fills the files in the parameters' order, up to `most` bytes each; a larger tensor has a file of
- * its own. */
-static int make_shards(shards *s, vt_params *p, const vtrain_weights *w, size_t most, vc_err *err)
+static int tensors_of(const shards *s)
+{
+    return vt_params_count(s->p) + s->n_kept;
+}
+
+/* The view of a tensor that is kept; NULL: tensor i is a parameter. */
+static const vf_view *kept_at(const shards *s, int i)
+{
+    const int n = vt_params_count(s->p);
+    return i < n ? NULL : &s->kept[i - n];
+}
+
+static size_t bytes_at(const shards *s, int i)
+{
+    const vf_view *kept = kept_at(s, i);
+    if (kept)
+        return kept->bytes;
+    const vt_param *x = vt_params_at(s->p, i);
+    return (size_t)vt_count(x->t) * vc_dtype_size(saved_type(s->w, x));
+}
+
+/* Fills the files in the tensors' order, up to `most` bytes each; a larger tensor has a file of its
+ * own. */
+static int make_shards(shards *s, size_t most, vc_err *err)
 {
     size_t filled = 0;
-    *s = (shards){ .n = 1, .of = calloc((size_t)vt_params_count(p) + 1, sizeof *s->of) };
+    int rc = s->w ? vtrain_weights_kept(&s->kept, &s->n_kept, s->w, s->p, err) : 0;
+    if (rc)
+        return rc;
+    s->n = 1;
+    s->of = calloc((size_t)tensors_of(s) + 1, sizeof *s->of);
     if (!s->of)
         return vc_no_memory(err);
-    for (int i = 0; i < vt_params_count(p); i++) {
-        const vt_param *x = vt_params_at(p, i);
-        size_t bytes = (size_t)vt_count(x->t) * vc_dtype_size(saved_type(w, x));
+    for (int i = 0; i < tensors_of(s); i++) {
+        const size_t bytes = bytes_at(s, i);
         if (filled && filled + bytes > most) {
             s->n++;
             filled = 0;
@@ -54,19 +82,25 @@ static char *shard_name(const shards *s, int i)
     return vc_format("diffusion_pytorch_model-%05d-of-%05d.safetensors", i + 1, s->n);
 }
 
-static int write_shard(const char *folder, const shards *s, int at, vt_params *p,
-                       const vtrain_weights *w, vf_sums *sums, vc_err *err)
+static int add_tensor(vf_views *v, const shards *s, int i, vc_err *err)
+{
+    const vf_view *kept = kept_at(s, i);
+    if (kept)
+        return vf_views_add_view(v, kept, err);
+    const vt_param *x = vt_params_at(s->p, i);
+    return vf_views_add(v, "", x->name, "", x->t, saved_type(s->w, x), 1, err);
+}
+
+static int write_shard(const char *folder, const shards *s, int at, vf_sums *sums, vc_err *err)
 {
     vf_views v;
     char *name = shard_name(s, at);
-    int rc = vf_views_open(&v, vt_params_context(p), vt_params_count(p), err);
+    int rc = vf_views_open(&v, vt_params_context(s->p), tensors_of(s), err);
     if (!rc && !name)
         rc = vc_no_memory(err);
-    for (int i = 0; !rc && i < v.room; i++) {
-        const vt_param *x = vt_params_at(p, i);
+    for (int i = 0; !rc && i < v.room; i++)
         if (s->of[i] == at)
-            rc = vf_views_add(&v, "", x->name, "", x->t, saved_type(w, x), 1, err);
-    }
+            rc = add_tensor(&v, s, i, err);
     const vf_meta meta = { "format", "pt" };
     if (!rc)
         rc = vf_views_write(&v, folder, name, &meta, 1, false, sums, err);
@@ -75,23 +109,24 @@ static int write_shard(const char *folder, const shards *s, int at, vt_params *p
     return rc;
 }
 
-static int add_to_map(cJSON *map, const shards *s, int at, const char *tensor)
+static int add_to_map(cJSON *map, const shards *s, int i)
 {
-    char *name = shard_name(s, at);
-    bool ok = name && cJSON_AddStringToObject(map, tensor, name);
+    const vf_view *kept = kept_at(s, i);
+    char *name = shard_name(s, s->of[i]);
+    bool ok = name && cJSON_AddStringToObject(map, kept ? kept->name : vt_params_at(s->p, i)->name,
+                                              name);
     free(name);
     return ok;
 }
 
-static int write_index(const char *folder, const shards *s, vt_params *p, vf_sums *sums,
-                       vc_err *err)
+static int write_index(const char *folder, const shards *s, vf_sums *sums, vc_err *err)
 {
     char *path = vc_path_join(folder, "diffusion_pytorch_model.safetensors.index.json");
     cJSON *o = cJSON_CreateObject(), *meta = cJSON_AddObjectToObject(o, "metadata");
     cJSON *map = cJSON_AddObjectToObject(o, "weight_map");
     bool ok = path && map && vf_json_add_int(meta, "total_size", (int64_t)s->total) == 0;
-    for (int i = 0; ok && i < vt_params_count(p); i++)
-        ok = add_to_map(map, s, s->of[i], vt_params_at(p, i)->name);
+    for (int i = 0; ok && i < tensors_of(s); i++)
+        ok = add_to_map(map, s, i);
     char *text = ok ? cJSON_Print(o) : NULL;
     int rc = text ? vf_sums_put(sums, path, text, strlen(text), err)
                   : vc_no_memory(err);
@@ -101,12 +136,14 @@ static int write_index(const char *folder, const shards *s, vt_params *p, vf_sum
     return rc;
 }
 
-/* Copies the config.json of w, unless this run made its own; else writes `config`. */
+/* Copies the config.json of w, unless this run made its own or w is a file; else writes
+ * `config`. */
 static int write_config(const char *folder, const vtrain_weights *w, const cJSON *config,
                         vf_sums *sums, vc_err *err)
 {
     char *to = vc_path_join(folder, "config.json"), *text = NULL;
-    bool copy = w && !vtrain_weights_config_made(w);
+    bool copy = w && !vtrain_weights_config_made(w) &&
+                vc_file_exists_in(vtrain_weights_path(w), "config.json");
     char *from = copy ? vc_path_join(vtrain_weights_path(w), "config.json") : NULL;
     size_t n = 0;
     int rc = to && (from || !copy) ? 0 : vc_no_memory(err);
@@ -128,17 +165,18 @@ static int write_config(const char *folder, const vtrain_weights *w, const cJSON
 int vtrain_export_full(const char *folder, vt_params *p, const vtrain_weights *w,
                        const cJSON *config, size_t most, vf_sums *sums, vc_err *err)
 {
-    shards s = { 0 };
+    shards s = { .p = p, .w = w };
     int rc = vc_mkdirs(folder, err);
     if (!rc)
         rc = write_config(folder, w, config, sums, err);
     if (!rc)
-        rc = make_shards(&s, p, w, most, err);
+        rc = make_shards(&s, most, err);
     for (int i = 0; !rc && i < s.n; i++)
-        rc = write_shard(folder, &s, i, p, w, sums, err);
+        rc = write_shard(folder, &s, i, sums, err);
     if (!rc && s.n > 1)
-        rc = write_index(folder, &s, p, sums, err);
+        rc = write_index(folder, &s, sums, err);
     free(s.of);
+    free(s.kept);
     return rc;
 }
 

@@ -17,7 +17,8 @@
  *
  * A transformer is a folder that diffusers' from_pretrained loads: config.json, a copy of the
  * model's, and diffusion_pytorch_model.safetensors, above `most` bytes in shards with an index.
- * Every tensor is saved in the type that it had in the model's file. */
+ * Every tensor is saved in the type that it had in the model's file, and tensors of the file that
+ * the model does not use, such as those of LTX-2's sound, are kept as they are. */
 #ifndef TRAIN_OUTPUT_EXPORT_H
 #define TRAIN_OUTPUT_EXPORT_H
 

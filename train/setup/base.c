@@ -113,7 +113,7 @@ static bool all_trained(const vtrain *t)
 
 int vtrain_base_open(vtrain *t, vc_err *err)
 {
-    if (all_trained(t))
+    if (all_trained(t) && !t->model.beside)
         return 0;
     if (!t->model.weights)
         return check_noise(t, err);

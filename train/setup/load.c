@@ -116,6 +116,18 @@ static int load_beside(vtrain *t, vc_err *err)
     return rc;
 }
 
+/* Fails before the first step where the result could not be written. */
+static int check_kept(const vtrain *t, vc_err *err)
+{
+    vf_view *v;
+    int n, rc = vtrain_weights_kept(&v, &n, t->model.weights, t->params, err);
+    if (!rc && n)
+        vc_say(t->ui, "%d tensors of %s are not trained, and are written as they are: first %s", n,
+               vtrain_weights_path(t->model.weights), v[0].name);
+    free(v);
+    return rc;
+}
+
 int vtrain_load_model(vtrain *t, vc_err *err)
 {
     vt_source src = { .seed = (uint64_t)t->cfg.seed, .on_host = swaps(t) };
@@ -129,10 +141,6 @@ int vtrain_load_model(vtrain *t, vc_err *err)
         src.seed = (uint64_t)t->cfg.seed;
         src.on_host = on_host;
     }
-    if (t->cfg.training_type == VTRAIN_FULL && t->model.family->lora_only)
-        return vc_fail(err, VC_EUSAGE, "--training_type: models of the class %s cannot be trained "
-                       "as a whole: %s: train a LoRA, by --training_type lora",
-                       t->model.family->class_name, t->model.family->lora_only);
     int rc = vt_params_open(&t->params, t->g, err);
     if (!rc)
         vt_params_watch(t->params, loaded, t);
@@ -144,6 +152,8 @@ int vtrain_load_model(vtrain *t, vc_err *err)
     t->model.both[0] = vtrain_both(t) ? t->model.dit : NULL;
     if (!rc && t->model.weights)
         rc = vtrain_weights_check(t->model.weights, t->params, err);
+    if (!rc && t->model.weights && t->cfg.training_type == VTRAIN_FULL)
+        rc = check_kept(t, err);
     if (rc && t->model.weights)
         return vc_context(err, rc, "%s", vtrain_weights_path(t->model.weights));
     if (!rc && vtrain_both(t))
