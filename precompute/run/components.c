@@ -299,6 +299,16 @@ static int find_beside(vprep *p, prep_part *part, const char *name, vc_err *err)
     return vc_flags_catch(p->flags, rc, err);
 }
 
+/* The folder of a tokenizer that a flag names, or that of a text encoder which a flag names, where
+ * it holds the tokenizer too, as the hubs' folders of language models do. */
+static const char *given_tokenizer(const vprep_config *c, int slot)
+{
+    const char *dir = c->text_encoder[slot];
+
+    return !c->tokenizer[slot] && dir && vc_file_exists_in(dir, "tokenizer.json")
+               ? dir : c->tokenizer[slot];
+}
+
 /* The folders of a text encoder. */
 static int find_text_parts(vprep *p, int slot, int max_length, vc_err *err)
 {
@@ -315,7 +325,7 @@ static int find_text_parts(vprep *p, int slot, int max_length, vc_err *err)
     if (!rc)
         rc = prep_component_home(&home, c->model, c->text_encoder[slot], words, err);
     if (!rc)
-        rc = prep_component_dir(&t->tokenizer, home, c->tokenizer[slot], words, words, err);
+        rc = prep_component_dir(&t->tokenizer, home, given_tokenizer(c, slot), words, words, err);
     rc = vc_flags_catch(p->flags, rc, err);
     if (!rc && beside)
         rc = find_beside(p, t, beside, err);
@@ -361,7 +371,8 @@ static int check_vae(const vprep *p, const char *dir, vc_err *err)
 
     if (dir && prep_is_file(dir))
         return 0;                             /* the opening of a file compares its tensors */
-    if (!dir || prep_component_class(class, sizeof class, dir, "vae", &why) || !strcmp(class, f->vae))
+    if (!dir || prep_component_class(class, sizeof class, dir, "vae", &why) ||
+        !strcmp(class, f->vae))
         return 0;
     return vc_fail(err, VC_EUSAGE, "%s: its config.json has the _class_name %s, and models of %s "
                    "are trained with %s: give --vae DIR with such a VAE", dir, class, f->name,

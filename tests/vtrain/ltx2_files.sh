@@ -43,6 +43,11 @@ for v in 20 23; do
     expect 0 . train a$v run-e$v --transformer $file --connectors m$v/connectors
     same_run run-a$v run-e$v
 
+    # ---- the folder of a text encoder may hold the tokenizer ----
+    cp -r m$v/text_encoder gemma$v
+    cp m$v/tokenizer/* gemma$v
+    expect 0 '0 encoded, 4 reused' prep --model $file --text_encoder gemma$v --out b$v
+
     # ---- what is missing is named ----
     expect 2 'no folder connectors.*or --connectors' prep --vae $file "${texts[@]}" --out none
     expect 2 'no folder connectors.*or --connectors' train a$v none --transformer m$v/transformer

@@ -1,20 +1,19 @@
 /* ltxtrainer.c - see peers.h: the YAML of ltx-trainer (Lightricks/LTX-2, packages/ltx-trainer,
- * docs/configuration-reference.md at ec11c166, src/ltx_trainer/config.py). Of its strategies a LoRA
- * of the video alone is here, from text or a clean first frame. Its datasets are encoded before, by
- * vprep here. */
+ * docs/configuration-reference.md at ec11c166, src/ltx_trainer/config.py). Of its strategies that
+ * of the video alone is here, from text or a clean first frame. Its datasets are encoded before,
+ * by vprep here. */
 #include <stddef.h>
 
 #include "common/cli/peers/peers.h"
 
-#define FOLDER                                                                                     \
-    "write --model FOLDER, diffusers' folder of LTX-2: the files of its authors are not read"
+#define MODEL                                                                                      \
+    "write --model PATH, the authors' file or diffusers' folder; vprep takes --text_encoder too"
 #define SOUND "of LTX-2 the video alone is trained, and no sound"
 
 static const vc_peer_row rows[] = {
     NOTE("model.model_path model.text_encoder_path model.video_vae_path model.audio_vae_path",
-         FOLDER),
-    KIND("model.training_mode", "lora>training_type=lora", "of LTX-2 a LoRA is trained, no whole "
-         "model"),
+         MODEL),
+    MAP("model.training_mode", "lora>training_type=lora|full>training_type=full-finetune", ""),
     MAP("model.load_checkpoint", "null>|*>lora_checkpoint", ""),
     FLAG("lora.rank", "rank"),
     FLAG("lora.alpha", "network_alpha"),
