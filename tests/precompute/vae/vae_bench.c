@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
+#include "formats/json/json.h"
 #include "tests/lib/ok.h"
 
 vae_bench vae_bench_open(const vae_class *class, const char *golden, vc_dtype compute,
@@ -418,4 +419,31 @@ void vae_refuses_configs(const vae_bench *b, const vae_bad_config *rows, int n)
     for (int i = 0; i < n; i++)
         vae_refuses_config(b, rows[i].text, rows[i].says);
     assert_string_equal(opened_with(b, vf_safetensors_meta(b->golden, "config")), "");
+}
+
+/* The golden's config.json with these fields in place of its own. */
+static char *changed(const vae_bench *b, const char *fields)
+{
+    cJSON *config = cJSON_Parse(vf_safetensors_meta(b->golden, "config"));
+    cJSON *with = cJSON_Parse(fields), *f;
+
+    assert_true(config && with);
+    while ((f = with->child)) {
+        cJSON_DetachItemViaPointer(with, f);
+        cJSON_DeleteItemFromObjectCaseSensitive(config, f->string);
+        cJSON_AddItemToObject(config, f->string, f);
+    }
+    char *text = cJSON_PrintUnformatted(config);
+    cJSON_Delete(config), cJSON_Delete(with);
+    return text;
+}
+
+void vae_refuses_fields(const vae_bench *b, const char *const (*rows)[2], size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char *config = changed(b, rows[i][0]);
+        vae_refuses_config(b, config, rows[i][1]);
+        cJSON_free(config);
+    }
+    vae_refuses_configs(b, NULL, 0);
 }

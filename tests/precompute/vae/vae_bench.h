@@ -66,5 +66,8 @@ void vae_refuses_config(const vae_bench *b, const char *text, const char *says);
 /* Checks this for n texts, and that the folder opens with its own text. */
 typedef struct vae_bad_config { const char *text, *says; } vae_bad_config;
 void vae_refuses_configs(const vae_bench *b, const vae_bad_config *rows, int n);
+/* The same for the golden's config.json with the fields of the JSON object rows[i][0] in place of
+ * its own; rows[i][1] is a part of the error. */
+void vae_refuses_fields(const vae_bench *b, const char *const (*rows)[2], size_t n);
 
 #endif
