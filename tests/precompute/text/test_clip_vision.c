@@ -136,17 +136,6 @@ static bool used_by_two_layers(vf_view *v, const void *arg)
 
 static bool without(vf_view *v, const void *name) { return strcmp(v->name, name) != 0; }
 
-static bool poison(vf_view *v, const void *name)
-{
-    static float row[WIDTH];
-    if (strcmp(v->name, name))
-        return true;
-    for (int i = 0; i < WIDTH; i++)
-        row[i] = strtof("nan", NULL);
-    v->data = row;
-    return true;
-}
-
 static void checkpoint_forms(void **state)
 {
     const int64_t place[2] = { 0, 1 };
@@ -212,7 +201,7 @@ static void pooled_states(void **state)
                  "needs all layers, but the last 1 are left out");
     clip_vision_close(m);
     snprintf(dir, sizeof dir, "%s/nan", f.dir);
-    tf_write(&f, dir, NULL, poison, "post_layernorm.weight", 1, NULL, 0);
+    tf_write(&f, dir, NULL, tf_poison, "post_layernorm.weight", 1, NULL, 0);
     m = open_in(dir, 0, VC_F32, &info);
     assert_int_equal(clip_vision_encode(m, pixels, states, pooled, &err), VC_ENUMERIC);
     assert_int_equal(clip_vision_encode(m, pixels, states, NULL, &err), 0);

@@ -219,17 +219,6 @@ static void template_is_computed_once(void **state)
     }
 }
 
-static bool poison(vf_view *v, const void *name)
-{
-    static float row[LG_WIDTH];
-    if (strcmp(v->name, name))
-        return true;
-    for (int i = 0; i < LG_WIDTH; i++)
-        row[i] = strtof("nan", NULL);
-    v->data = row;
-    return true;
-}
-
 static void nan_is_an_error(void **state)
 {
     tf_fixture f = tf_open("llama", VC_F32);
@@ -239,7 +228,7 @@ static void nan_is_an_error(void **state)
 
     (void)state;
     snprintf(dir, sizeof dir, "%s/nan", f.dir);
-    tf_write(&f, dir, NULL, poison, "layers.1.post_attention_layernorm.weight", 1, NULL, 0);
+    tf_write(&f, dir, NULL, tf_poison, "layers.1.post_attention_layernorm.weight", 1, NULL, 0);
     llm *m = lg_open(dir, &llm_llama, 2, VC_F32);
     const text_ids one = { (int64_t[]){ 1 }, 1, 0, 0 };
     assert_int_equal(llm_encode(m, &one, 1, states, &err), VC_ENUMERIC);

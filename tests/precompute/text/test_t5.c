@@ -114,17 +114,6 @@ static void batch_equals_single(void **state)
     }
 }
 
-static bool poison(vf_view *v, const void *name)
-{
-    static float row[TT_WIDTH];
-    if (strcmp(v->name, name))
-        return true;
-    for (int i = 0; i < TT_WIDTH; i++)
-        row[i] = strtof("nan", NULL);
-    v->data = row;
-    return true;
-}
-
 static void nan_is_an_error(void **state)
 {
     tf_fixture f = tt_open("t5", VC_F32);
@@ -134,7 +123,7 @@ static void nan_is_an_error(void **state)
 
     (void)state;
     snprintf(dir, sizeof dir, "%s/nan", f.dir);
-    tf_write(&f, dir, NULL, poison, "encoder.block.1.layer.1.layer_norm.weight", 1, NULL, 0);
+    tf_write(&f, dir, NULL, tf_poison, "encoder.block.1.layer.1.layer_norm.weight", 1, NULL, 0);
     t5 *m = tt_model(dir, "t5", VC_F32);
     const text_ids one = { (int64_t[]){ 1 }, 1, 0, 0 };
     assert_int_equal(t5_encode(m, &one, 1, states, &err), VC_ENUMERIC);

@@ -23,6 +23,9 @@ typedef bool tf_edit(vf_view *v, const void *arg);
  * changed), and the n_more tensors `more`. config NULL: the golden's config.json. */
 void tf_write(const tf_fixture *f, const char *dir, const char *config, tf_edit *edit,
               const void *arg, int shards, const vf_view *more, int n_more);
+/* The edit that makes the tensor of this name, [n] in f32 with n of up to TF_ROW, a row of NaNs. */
+enum { TF_ROW = 64 };
+bool tf_poison(vf_view *v, const void *name);
 void tf_put_text(const char *dir, const char *name, const char *text);
 /* The golden's config with `value` (JSON) for a field, or for a NULL value without the field;
  * malloc'ed. */
