@@ -15,10 +15,11 @@
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 #define TEST(name) static void name(void **state)
 
-/* Returns the names of the kernel sets that this machine runs, with NULL at the end, or only that
- * named by the environment's VLT_SET. "wide" are the f32 kernels in AVX-512's 16 lanes; "emulated"
- * is AMX's source over tiles in plain C, and "emulated_bf16" AVX512-BF16's over dot products in
- * plain C, so that their packing, edges and softmax run on any machine. */
+/* Returns the names of the kernel sets that this machine runs, with NULL at the end, or only those
+ * named, with commas between names, by the environment's VLT_SET. "wide" are the f32 kernels in
+ * AVX-512's 16 lanes; "emulated" is AMX's source over tiles in plain C, and "emulated_bf16"
+ * AVX512-BF16's over dot products in plain C, so that their packing, edges and softmax run on any
+ * machine. */
 const char *const *kd_sets(void);
 #define EACH_SET(s) for (const char *const *s = kd_sets(); *s; s++)
 const cpu_rows *const *kd_rows(void);
