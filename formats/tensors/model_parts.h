@@ -13,6 +13,8 @@ struct vf_model {
     int n;
     vf_view *scale;              /* scales of weights, by the weights' names, n_scales of them */
     int n_scales;
+    float **made;                /* scales that no file has in f32, n_made of them, owned */
+    int n_made;
     char **name;                 /* names that the files lack, n_names of them, owned */
     int n_names;
 };

@@ -68,6 +68,9 @@ void vf_model_close(vf_model *m)
         vf_safetensors_close(m->shard[i]);
     for (int i = 0; i < m->n_names; i++)
         free(m->name[i]);
+    for (int i = 0; i < m->n_made; i++)
+        free(m->made[i]);
+    free(m->made);
     vf_pt_close(m->pt);
     free(m->shard);
     free(m->tensor);

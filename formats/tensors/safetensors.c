@@ -40,7 +40,7 @@ int64_t vf_view_count(const vf_view *v)
 
 void vf_view_f32(float *dst, const vf_view *v, size_t first, size_t n)
 {
-    vc_to_f32(dst, (const uint8_t *)v->data + first * vc_dtype_size(v->dtype), v->dtype, n);
+    vc_to_f32(dst, (const uint8_t *)v->data + vc_dtype_bytes(v->dtype, first), v->dtype, n);
 }
 
 /* Copies a string into f->names, which is as long as the header: the string's quotes leave room for

@@ -6,14 +6,15 @@
 #include <string.h>
 
 #include "common/os/file.h"
+#include "common/tensor/packing.h"
 #include "formats/json/json.h"
 #include "formats/tensors/model_parts.h"
 #include "formats/tensors/values.h"
 
 /* ---- other quantisations ---- */
 
-#define REMEDY "give them in bf16, f16, f32 or fp8; vtrain's --transformer_dtype fp8 holds them " \
-    "in fp8"
+#define REMEDY "give them in bf16, f16, f32 or fp8; vtrain's --transformer_dtype fp8, int8 or nf4 " \
+    "packs them"
 
 static int refuse(const char *name, const char *how, vc_err *err)
 {
@@ -23,7 +24,6 @@ static int refuse(const char *name, const char *how, vc_err *err)
 
 /* The first row that fits names the program. */
 static const struct { const char *sign, *how; } others[] = {
-    { "*.quant_state.bitsandbytes__nf4", "bitsandbytes, nf4" },
     { "*.quant_state.bitsandbytes__fp4", "bitsandbytes, fp4" },
     { "*.absmax", "bitsandbytes, 4 bits" }, { "*.quant_map", "bitsandbytes, 4 bits" },
     { "*.nested_absmax", "bitsandbytes, 4 bits" }, { "*.quant_state.*", "bitsandbytes" },
@@ -63,7 +63,7 @@ static int check_format(const cJSON *o, const char *name, vc_err *err)
     int rc = vf_json_str(o, "format", &format, err);
     if (rc)
         return vc_context(err, rc, "%.120s", name);
-    return !strncmp(format, "float8_", 7) ? 0
+    return !strncmp(format, "float8_", 7) || !strcmp(format, "int8_tensorwise") ? 0
          : vc_fail(err, VC_EMISMATCH, "%.120s: %.60s: the weights are quantised in a way that is "
                    "not read: " REMEDY, name, format);
 }
@@ -142,8 +142,8 @@ static int check_scale(const vf_view *scale, const char *weight, const vf_model 
     if (scale->dtype > VC_F64 || scale->dtype == VC_F8E4M3 || scale->dtype == VC_F8E5M2)
         return refuse(scale->name, scale->dtype == VC_U8 ? "mxfp8, scales are exponents"
                                                          : "scales are no plain numbers", err);
-    if (w.dtype > VC_F64)
-        return refuse(weight, vc_dtype_name(w.dtype)[0] == 'i' ? "int8" : "packed", err);
+    if (w.dtype > VC_F64 && !vt_is_code(w.dtype))
+        return refuse(weight, "packed", err);
     vt_shape_text(have, scale->nd, scale->dim);
     vt_shape_text(want, w.nd, w.dim);
     if (!fits(scales, scale, &w))
@@ -152,8 +152,7 @@ static int check_scale(const vf_view *scale, const char *weight, const vf_model 
     return vf_view_finite(scale, err);
 }
 
-/* Adds a scale under its weight's name, which m owns. */
-static int add_scale(vf_model *m, const vf_view *v, size_t stem, vc_err *err)
+int vf_model_add_scale(vf_model *m, const vf_view *v, size_t stem, vc_err *err)
 {
     char **more = realloc(m->name, ((size_t)m->n_names + 1) * sizeof *more);
     if (!more)
@@ -172,16 +171,18 @@ int vf_model_take_scales(vf_model *m, vc_err *err)
 {
     int rc = check_metadata(m, err), kept = 0;
     size_t stem;
-    for (int i = 0; !rc && i < m->n; i++)
-        rc = check_name(m, m->tensor[i].name, err);
-    m->scale = rc ? NULL : malloc(((size_t)m->n + 1) * sizeof *m->scale);
+    m->scale = malloc(((size_t)m->n + 1) * sizeof *m->scale);
     if (!rc && !m->scale)
         return vc_no_memory(err);
+    if (!rc)
+        rc = vf_model_take_packed(m, err);
+    for (int i = 0; !rc && i < m->n; i++)
+        rc = check_name(m, m->tensor[i].name, err);
     for (int i = 0; !rc && i < m->n; i++) {
         const vf_view *v = &m->tensor[i];
         const kind is = kind_of(v->name, &stem);
         if (is == SCALE)
-            rc = add_scale(m, v, stem, err);
+            rc = vf_model_add_scale(m, v, stem, err);
         else if (is == LEFT_OUT && !fnmatch("*.comfy_quant", v->name, 0))
             rc = check_comfy(v, err);
     }

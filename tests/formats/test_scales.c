@@ -1,5 +1,6 @@
-/* test_scales.c - files of fp8 weights with scales, in each program's names, and files of weights
- * that are quantised in other ways. */
+/* test_scales.c - files of weights in fp8, int8 and nf4 with scales, in each program's names, and
+ * files of weights that are quantised in other ways. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +13,7 @@
 
 #include "common/os/file.h"
 #include "formats/tensors/component.h"
+#include "tests/lib/golden.h"
 #include "tests/lib/ok.h"
 #include "tests/lib/tmp_dir.h"
 
@@ -60,6 +62,12 @@ static const struct { vf_view v[MOST]; int64_t scales[2]; int kept; } scaled[] =
     /* transformers' and torchao's rows */
     { { WEIGHT(VC_F8E4M3), VIEW("a.0.weight_scale", VC_F32, 1, ROWS) }, { ROWS, 1 }, 1 },
     { { WEIGHT(VC_F8E4M3), VIEW("a.0.weight_scale", VC_F32, 2, 1, 1) }, { 1, 1 }, 1 },
+    /* the same in int8, and ComfyUI's */
+    { { WEIGHT(VC_I8), VIEW("a.0.weight_scale", VC_F32, 2, ROWS, 1) }, { ROWS, 1 }, 1 },
+    { { WEIGHT(VC_I8), VIEW("a.0.scale_weight", VC_F32, 0) }, { 1, 1 }, 1 },
+    { { WEIGHT(VC_I8), VIEW("a.0.weight_scale", VC_F32, 0),
+        { .name = "a.0.comfy_quant", .dtype = VC_U8, .nd = 1, .dim = { 29 },
+          .data = "{\"format\": \"int8_tensorwise\"}" } }, { 1, 1 }, 1 },
 };
 
 static void test_scaled(void **state)
@@ -141,6 +149,58 @@ static void test_decoders(void **state)
     }
 }
 
+/* Files of bitsandbytes 0.50: four bits with scales in eight bits and in f32, and eight bits. The
+ * values are those that it computes (scripts/golden/packings.py). */
+static void test_bitsandbytes(void **state)
+{
+    static const struct form {
+        const char *values, *tensor[7];        /* in the golden, without the weight's name */
+        vc_dtype type;
+        int64_t blocks;
+    } forms[] = {
+        { "nested/values",
+          { "nested/weight", "nested/absmax", "nested/quant_map", "nested/nested_absmax",
+            "nested/nested_quant_map", "nested/quant_state.bitsandbytes__nf4" }, VC_NF4, 3 },
+        { "int8/values", { "int8/codes", "int8/absmax" }, VC_I8, 1 },
+    };
+    static const char *const names[2][6] = {
+        { "a.weight", "a.weight.absmax", "a.weight.quant_map", "a.weight.nested_absmax",
+          "a.weight.nested_quant_map", "a.weight.quant_state.bitsandbytes__nf4" },
+        { "a.weight", "a.SCB" },
+    };
+    vf_safetensors *golden = golden_open("packings");
+    for (size_t i = 0; i < COUNT(forms); i++) {
+        vf_view v[6];
+        vf_model *m;
+        vt_host h;
+        vc_err err = { 0 };
+        int n = 0;
+        for (; n < 6 && forms[i].tensor[n]; n++) {
+            assert_ok(vf_safetensors_get(golden, forms[i].tensor[n], &v[n], &err), &err);
+            v[n].name = names[i][n];
+        }
+        char *path = vc_path_join(*state, "x.safetensors");
+        assert_ok(vf_safetensors_write(path, v, n, NULL, 0, &err) ||
+                  vf_model_open(&m, path, &err), &err);
+        assert_int_equal(vf_model_count(m), 1);
+        const vt_source src = vf_model_source(m);
+        assert_ok(src.get(src.arg, "a.weight", &h, &err), &err);
+        assert_int_equal(h.dtype, forms[i].type);
+        assert_true(h.nd == 2 && h.dim[0] == 24 && h.dim[1] == 192);
+        assert_true(h.scales[0] == 24 && h.scales[1] == forms[i].blocks);
+        float *want = golden_values(golden, forms[i].values, NULL), got[192];
+        for (int64_t r = 0; r < 24; r++) {
+            vt_host_row(got, &h, r);
+            for (int c = 0; c < 192; c++)
+                assert_true(fabsf(got[c] - want[r * 192 + c]) <= 1e-6f * fabsf(want[r * 192 + c]));
+        }
+        free(want);
+        vf_model_close(m);
+        free(path);
+    }
+    vf_safetensors_close(golden);
+}
+
 /* A VAE's quant_conv is no quantisation. */
 static void test_other_names(void **state)
 {
@@ -182,6 +242,11 @@ static void test_hash(void **state)
 /* ---- what is refused ---- */
 
 static const uint32_t nan_scale[1] = { 0x7fc00000 };
+#define NF4_FAULT(bytes, json, says)                                                               \
+    { { VIEW("a.0.weight", VC_U8, 2, bytes, 1), VIEW("a.0.weight.absmax", VC_F32, 1, 12),          \
+        VIEW("a.0.weight.quant_map", VC_F32, 1, 16),                                               \
+        { .name = "a.0.weight.quant_state.bitsandbytes__nf4", .dtype = VC_U8, .nd = 1,             \
+          .dim = { sizeof json - 1 }, .data = json } }, NULL, says }
 static const struct { vf_view v[MOST]; const char *meta, *says; } refused[] = {
     { { WEIGHT(VC_F8E4M3), VIEW("a.0.scale_weight", VC_F32, 1, 3) }, NULL,
       "a.0.scale_weight: [3] numbers do not fit a weight of [4,6]" },
@@ -193,9 +258,22 @@ static const struct { vf_view v[MOST]; const char *meta, *says; } refused[] = {
     { { WEIGHT(VC_F8E4M3), VIEW("a.0.weight_scale", VC_U8, 2, ROWS, 1) }, NULL, "mxfp8" },
     { { WEIGHT(VC_U8), VIEW("a.0.weight_scale", VC_F8E4M3, 2, ROWS, 1),
         VIEW("a.0.weight_scale_2", VC_F32, 0) }, NULL, "nvfp4" },
-    { { WEIGHT(VC_I8), VIEW("a.0.weight_scale", VC_F32, 2, ROWS, 1) }, NULL, "int8" },
-    { { WEIGHT(VC_I8), VIEW("a.0.scale_weight", VC_F32, 0) }, NULL, "int8" },
-    { { WEIGHT(VC_I8), VIEW("a.0.SCB", VC_F32, 1, ROWS) }, NULL, "bitsandbytes, int8" },
+    { { WEIGHT(VC_I8), VIEW("a.0.SCB", VC_F32, 1, 3) }, NULL,
+      "a.0.SCB: 3 numbers of f32, 4 of f32 were expected" },
+    { { WEIGHT(VC_F8E4M3), VIEW("a.0.SCB", VC_F32, 1, ROWS) }, NULL, "no int8 weight" },
+    { { VIEW("a.0.SCB", VC_F32, 1, ROWS) }, NULL, "a.0.SCB: the file has no a.0.weight" },
+    { { WEIGHT(VC_I8), VIEW("a.0.SCB", VC_F32, 1, ROWS),
+        { .name = "a.0.weight_format", .dtype = VC_U8, .nd = 0, .data = "\1" } }, NULL,
+      "a.0.weight_format: the int8 weight is not stored by rows" },
+    NF4_FAULT(24, "{\"quant_type\":\"fp4\",\"blocksize\":64,\"shape\":[4,6]}", "no nf4 weight"),
+    NF4_FAULT(24, "{\"quant_type\":\"nf4\",\"blocksize\":64,\"shape\":[4,6]}",
+              "rows of 6 numbers do not consist of blocks of 64"),
+    NF4_FAULT(24, "{\"quant_type\":\"nf4\",\"blocksize\":2,\"shape\":[4,6]}",
+              "a.0.weight: 24 numbers of u8, 12 of u8 were expected"),
+    NF4_FAULT(12, "{\"quant_type\":\"nf4\",\"blocksize\":2,\"shape\":[4,6]}", "quant_map: number 0"),
+    NF4_FAULT(12, "{\"quant_type\":\"nf4\",\"blocksize\":2,\"shape\":[4,6e99]}", "no nf4 weight"),
+    NF4_FAULT(12, "{\"quant_type\":\"nf4\",\"blocksize\":0,\"shape\":[4,6]}", "no nf4 weight"),
+    NF4_FAULT(12, "{\"blocksize\":2,\"shape\":[4,6]}", "quant_type"),
     { { WEIGHT(VC_U8), VIEW("a.0.weight.absmax", VC_F32, 1, 3) }, NULL, "bitsandbytes" },
     { { WEIGHT(VC_U8), VIEW("a.0.weight.quant_state.bitsandbytes__nf4", VC_U8, 1, 3) }, NULL,
       "bitsandbytes" },
@@ -248,7 +326,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_scaled), IN_FOLDER(test_hash), IN_FOLDER(test_refused),
-        IN_FOLDER(test_gguf), IN_FOLDER(test_other_names),
+        IN_FOLDER(test_gguf), IN_FOLDER(test_other_names), IN_FOLDER(test_bitsandbytes),
         IN_FOLDER(test_decoders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -87,7 +87,7 @@ int vtrain_lora_all_used(vtrain_lora *l, vt_params *p, vc_err *err);
 /* Adds scale * b a to w [out,in]: each row is summed in f64 and rounded to f32 once. */
 void vtrain_lora_merge(float *w, int64_t out, int64_t in, const float *a, const float *b,
                        int64_t r, double scale);
-/* A source that folds a LoRA into the weights of `base`, whose types stay, except that fp8 becomes
+/* A source that folds a LoRA into the weights of `base`, whose types stay, except that codes become
  * bf16. The source is valid as long as l. sizes_only: the source has the values of `base`, and only
  * counts the memory. */
 vt_source vtrain_lora_source(vtrain_lora *l, const vt_source *base, bool sizes_only);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/tensor/packing.h"
 #include "formats/tensors/values.h"
 #include "train/lora/parts.h"
 
@@ -35,11 +36,11 @@ float *vtrain_lora_floats(const void *data, vc_dtype t, int64_t n)
     return f;
 }
 
-/* The type of a weight with a LoRA folded in: that of the weight, or bf16, since fp8's four bits
- * would round most of the LoRA away. */
+/* The type of a weight with a LoRA folded in: that of the weight, or bf16, since codes of eight
+ * bits or four would round most of the LoRA away. */
 static vc_dtype merged_type(vc_dtype stored)
 {
-    return stored == VC_F8E4M3 || stored == VC_F8E5M2 ? VC_BF16 : stored;
+    return vt_is_code(stored) ? VC_BF16 : stored;
 }
 
 static size_t merged_bytes(const vt_host *v)

@@ -9,6 +9,7 @@
 #include "common/families.h"
 #include "common/os/file.h"
 #include "common/os/map.h"
+#include "common/tensor/packing.h"
 #include "formats/json/config.h"
 #include "formats/tensors/component.h"
 #include "formats/tensors/transformers.h"
@@ -62,10 +63,10 @@ static int name_in_file(char **out, const vtrain_weights *w, const char *name, v
 
 static size_t row_bytes(const vt_host *v)
 {
-    size_t bytes = vc_dtype_size(v->dtype);
+    size_t n = 1;
     for (int i = 1; i < v->nd; i++)
-        bytes *= (size_t)v->dim[i];
-    return bytes;
+        n *= (size_t)v->dim[i];
+    return vc_dtype_bytes(v->dtype, n);
 }
 
 /* Bytes of a row's scales; 0: the rows have no scales of their own. */
@@ -290,7 +291,7 @@ vc_dtype vtrain_weights_type(const vtrain_weights *w, const char *name)
         return VC_F32;
     bool found = !vf_model_get(w->file, own, &v, NULL);
     free(own);
-    return !found ? VC_F32 : v.dtype == VC_F8E4M3 || v.dtype == VC_F8E5M2 ? VC_BF16 : v.dtype;
+    return !found ? VC_F32 : vt_is_code(v.dtype) ? VC_BF16 : v.dtype;
 }
 
 /* ---- files ---- */
