@@ -114,6 +114,25 @@ static void run_moves(vt_dev *host, set *s, int variant)
     host_backend.copy(host, across, x);
 }
 
+/* Codes of every type with scales of rows or of blocks that packs of eight divide or do not. */
+enum { UNPACK_VARIANTS = 16 };
+static void run_unpack(vt_dev *host, set *s, int variant)
+{
+    static const vc_dtype types[] = { VC_F8E4M3, VC_F8E5M2, VC_I8, VC_NF4 };
+    const vc_dtype type = types[variant % 4], to = variant / 4 % 2 ? VC_BF16 : VC_F32;
+    const int64_t rows = 5, blocks = variant / 8 ? 3 : 1, n = variant / 8 ? 66 : 192;
+    vt_tensor *bytes = make(s, VC_U8, 2, D(rows, type == VC_NF4 ? n / 2 : n), NULL);
+    vt_tensor *scale = make(s, VC_F32, 2, D(rows, blocks), NULL);
+    vt_tensor *y = make(s, to, 2, D(rows, n), NULL), codes = *bytes;
+
+    for (int64_t i = 0; i < vt_count(bytes); i++)
+        ((uint8_t *)bytes->data)[i] = (uint8_t)(11 * i);
+    codes.dtype = type;
+    codes.dim[1] = codes.stride[0] = n;
+    codes.scale = scale;
+    host_backend.copy(host, y, &codes);
+}
+
 /* ---- rows ---- */
 
 /* Widths that a warp and a block share, that packs and teams divide or do not. */
@@ -435,6 +454,7 @@ const row ptx_rows[] = {
     { "maps", run_maps, MAP_VARIANTS, 2e-6, 8e-3 },
     { "copies", run_copies, 25, 0, 0 },
     { "moves", run_moves, 4, 0, 0 },
+    { "unpack", run_unpack, UNPACK_VARIANTS, 0, 0 },
     { "norms", run_norms, WIDTHS * NORM_KINDS, 1e-5, 8e-3 },
     { "ragged norms", run_ragged_norms, 4 * NORM_KINDS, 1e-5, 8e-3 },
     { "norms of views", run_norm_views, 8, 1e-5, 8e-3 },

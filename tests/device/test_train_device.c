@@ -102,12 +102,13 @@ static void test_swap(void **state)
         "", "--blocks_to_swap 3 --gradient_checkpointing=none", "--blocks_to_swap 4",
         "--low_vram", "--low_vram --memory_limit 1M",
         "--blocks_to_swap 4 --transformer_dtype fp8", "--transformer_dtype fp8",
+        "--blocks_to_swap 4 --transformer_dtype nf4", "--transformer_dtype nf4",
     };
     const kind *k = *state;
     char *base = of_kind(k, "swap"), *model = vc_format("%s --dit_layers 4 --device cpu "
                                                         "--max_train_steps 2", k->model);
     run_ok(dir, base, model);
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 9; i++) {
         char *all = vc_format("--model %s/%s/checkpoint-2 --rank 4 --learning_rate 1e-2 "
                               "--max_train_steps 3 --device %s %s %s", dir, base, device, k->flags,
                               how[i]);
@@ -120,8 +121,8 @@ static void test_swap(void **state)
         free(out);
     }
     static const char *const file = "checkpoint-3/pytorch_lora_weights.safetensors";
-    static const int same[][2] = { { 0, 1 }, { 0, 2 }, { 0, 3 }, { 5, 6 } };
-    for (int i = 0; i < 4; i++) {
+    static const int same[][2] = { { 0, 1 }, { 0, 2 }, { 0, 3 }, { 5, 6 }, { 7, 8 } };
+    for (int i = 0; i < 5; i++) {
         char *a = vc_format("%s-%d/%s", base, same[i][0], file);
         char *b = vc_format("%s-%d/%s", base, same[i][1], file);
         if (!run_same_file(dir, a, b))
@@ -273,24 +274,28 @@ static void test_deterministic(void **state)
     free(path);
 }
 
-/* The losses of a LoRA over fp8 weights are those of the CPU. */
+/* The losses of a LoRA and of a DoRA over weights of codes are those of the CPU. */
 static void test_lora(void **state)
 {
+    static const char *const how[] = { "fp8", "int8", "nf4", "nf4 --use_dora" };
     (void)state;
     train("base", "cpu", "", STEPS, false);
-    char *args = vc_format("--model %s/base/checkpoint-20 --rank 4 --transformer_dtype fp8 "
-                           "--mixed_precision no --target_name to_q,to_k,ff.0,ff.2", dir);
-    for (int k = 0; k < 2; k++) {
-        char *all = vc_format("%s --learning_rate 1e-2 --max_train_steps 4 --device %s", args,
-                              k ? device : "cpu");
-        vc_err err = { 0 };
-        assert_ok(run(dir, k ? "lora-dev" : "lora-cpu", all, &err), &err);
-        free(all);
+    for (int h = 0; h < 4; h++) {
+        char out[2][24];
+        for (int k = 0; k < 2; k++) {
+            char *all = vc_format("--model %s/base/checkpoint-20 --rank 4 --mixed_precision no "
+                                  "--target_name to_q,to_k,ff.0,ff.2 --learning_rate 1e-2 "
+                                  "--max_train_steps 4 --device %s --transformer_dtype %s", dir,
+                                  k ? device : "cpu", how[h]);
+            vc_err err = { 0 };
+            snprintf(out[k], sizeof out[k], "lora-%s-%d", k ? "dev" : "cpu", h);
+            assert_ok(run(dir, out[k], all, &err), &err);
+            free(all);
+        }
+        for (int i = 0; i < 4; i++)
+            assert_true(fabs(run_value(dir, out[0], i, "loss") -
+                             run_value(dir, out[1], i, "loss")) < 1e-4);
     }
-    for (int i = 0; i < 4; i++)
-        assert_true(fabs(run_value(dir, "lora-cpu", i, "loss") -
-                         run_value(dir, "lora-dev", i, "loss")) < 1e-4);
-    free(args);
 }
 
 /* A step with as many tokens as CogVideoX has at 49 x 480 x 720: 17,776, of which 12 are a text's.

@@ -350,7 +350,7 @@ static void test_fp8_rows(void **state)
         w[i] = i / IN == 3 ? 0 : ldexpf(sinf((float)(i * i)), 10 * (i / IN) - 30);
     assert_int_equal(vt_params_open(&p, g, NULL), 0);
     assert_int_equal(vt_params_bind(p, fp8_table, "", 0, &m, NULL, &src, NULL), 0);
-    const float *scale = m.lin.scale->data;
+    const float *scale = m.lin.w->scale->data;
     for (int i = 0; i < OUT * IN; i++) {
         float most = 0;
         int e;
@@ -361,12 +361,12 @@ static void test_fp8_rows(void **state)
         assert_true(most <= 448 * scale[i / IN] && (most > 223 * scale[i / IN] || i / IN == 3));
         assert_true(fabsf(have - w[i]) <= fmaxf(fabsf(w[i]) / 16, scale[i / IN] * 0x1p-10f));
     }
-    assert_null(m.half.scale);                             /* stored in fp8: not converted */
+    assert_null(m.half.w->scale);                             /* stored in fp8: not converted */
     assert_true(vt_param_mapped(m.half.w));
     assert_int_equal(vt_params_bytes(p).values, OUT * IN + OUT * sizeof(float));
     float first = vc_f8e4m3_to_f32(((uint8_t *)m.lin.w->data)[IN]) * scale[1];
     assert_ok(vt_params_train(p, NULL, NULL, &err), &err);  /* the values, without a scale */
-    assert_null(m.lin.scale);
+    assert_null(m.lin.w->scale);
     assert_true(((float *)m.lin.w->data)[IN] == first);
     vt_params_close(p);
 
@@ -438,7 +438,7 @@ static void test_fp8_linear(void **state)
                                                   .to = VC_F8E4M3 }, NULL), 0);
     for (int i = 0; i < OUT * IN; i++)
         whole[i] = vc_f8e4m3_to_f32(((uint8_t *)m.half.w->data)[i]) *
-                   ((float *)m.half.scale->data)[i / IN];
+                   ((float *)m.half.w->scale->data)[i / IN];
     vc_from_f32(half, VC_BF16, whole, OUT * IN);
     vt_params_close(p);
     vt_close(g);
