@@ -152,8 +152,9 @@ const vc_foreign vc_ignored_flags[] = {
          "--mixed_precision and --transformer_dtype set it"),
     ONLY("pytorch|none|no_change|bf16|bfloat16|cpu|accelerator|pipeline", "quantize_via "
          "base_model_precision text_encoder_1_precision text_encoder_2_precision "
-         "text_encoder_3_precision text_encoder_4_precision", "--transformer_dtype fp8 is the "
-         "only quantised form, and encoders compute in bf16"),
+         "text_encoder_3_precision text_encoder_4_precision", "of fp8-quanto, int8-quanto and "
+         "nf4-bnb the forms here are --transformer_dtype fp8, int8 and nf4 (of int4-quanto nf4 "
+         "too), and encoders compute in bf16"),
     NONE(0, "validation_torch_compile dynamo_use_regional_compilation fuse_qkv_projections "
          "ramtorch ramtorch_disable_extensions ramtorch_disable_sync_hooks ramtorch_text_encoder "
          "offload_during_startup disable_benchmark ema_cpu_only", BACKEND),
@@ -330,10 +331,10 @@ const vc_foreign vc_refused_flags[] = {
             "write vprep's --sample_fps X: frames are picked by time"),
     REFUSED(1, "repeats num_repeats", "write --latents DIR:repeat=N or --dataset_repeat N"),
     REFUSED(1, "layerwise_upcasting_modules layerwise_upcasting_storage_dtype "
-            "layerwise_upcasting_skip_modules_pattern", FP8),
+            "layerwise_upcasting_skip_modules_pattern", PACKED),
     REFUSED(0, "fp8_base fp8_scaled fp8_text_encoder fp8_llm fp8_t5 fp8_te fp8_vl do_fp8_training "
-            "quantized_qwen", FP8),
-    REFUSED(1, "bnb_quantization_config_path quantized_model_path quant_options", FP8),
+            "quantized_qwen", PACKED),
+    REFUSED(1, "bnb_quantization_config_path quantized_model_path quant_options", PACKED),
     REFUSED(0, "full_bf16 full_fp16", "write --optimizer adamw_bf16 for weights and moments in "
             "bf16"),
     REFUSED(1, "clip byt5 ckpt text_encoder_clip text_encoder_qwen "
@@ -425,7 +426,7 @@ const vc_foreign vc_refused_flags[] = {
             "at every step: for an interval of N steps write --ema_decay D^(1/N)"),
     REFUSED(0, "flow_schedule_auto_shift", LOSS),
     REFUSED(1, "audio_flow_schedule_shift image_shift cfg scheduler_scale", LOSS),
-    REFUSED(0, "quantize_activations", FP8),
+    REFUSED(0, "quantize_activations", PACKED),
     REFUSED(-1, "diffusion_model audio_vae text_encoders pretrained_t5_model_name_or_path", PART),
     REFUSED(0, "validation_prompt_library validation_disable validation_disable_unconditional",
             PROMPTS),

@@ -125,7 +125,9 @@ const vc_foreign vc_program_flags[] = {
     REFUSED(1, "flux_guidance_*", "write --embedded_guidance"),
     REFUSED(0, "lr_scale lr_scale_sqrt", "give the --learning_rate that is meant"),
     REFUSED(0, "fsdp_enable fsdp_cpu_offload fsdp_limit_all_gathers", "write --parallel fsdp"),
-    REFUSED(1, "quantization_config", "write --transformer_dtype fp8, the only quantised form"),
+    REFUSED(1, "quantization_config bnb_4bit_*", PACKED),
+    REFUSED(0, "load_in_4bit use_4bit", "write --transformer_dtype nf4"),
+    REFUSED(0, "load_in_8bit use_8bit", "write --transformer_dtype int8"),
     NONE(1, "validate_after_* validation_input validation_method validation_preview "
          "validation_external_* validation_adapter_* validation_image_* validation_noise_scheduler "
          "validation_on_startup validation_randomize validation_multigpu validation_seed_source "

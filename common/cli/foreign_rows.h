@@ -27,6 +27,7 @@
 #define PART                                                                                       \
     "give a diffusers folder with all parts, --model FOLDER, and the folder of another part by "   \
     "--vae, --text_encoder, --tokenizer, --transformer"
-#define FP8 "write --transformer_dtype fp8, the only quantised form; encoders compute in bf16"
+#define PACKED                                                                                     \
+    "write --transformer_dtype fp8, int8 or nf4 (4 bits); encoders compute in bf16"
 
 #endif

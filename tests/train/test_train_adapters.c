@@ -29,6 +29,12 @@ static const char *const kinds[] = {
     "--adapter dora --rank_pattern attn.to_q=2 --alpha_pattern to_v=9",
 };
 
+/* The same of a base in fewer bits. Its files are those of the adapter. */
+static const char *const packed[] = {
+    "--transformer_dtype int8", "--transformer_dtype nf4", "--use_dora --transformer_dtype fp8",
+    "--use_dora --transformer_dtype nf4", "--adapter lokr --transformer_dtype nf4",
+};
+
 static void test_same(void **state)
 {
     static const run_way ways[] = {
@@ -47,6 +53,8 @@ static void test_same(void **state)
     run_lora(1, dir, "plain", 4, "");
     for (size_t k = 0; k < COUNT(kinds); k++)
         run_lora_ways(dir, k, kinds[k], ways, COUNT(ways));
+    for (size_t k = 0; k < COUNT(packed); k++)
+        run_lora_ways(dir, COUNT(kinds) + k, packed[k], ways, COUNT(ways));
 }
 
 /* The held-out loss of one step at no rate, of weights that a run's file gives. */
@@ -134,7 +142,6 @@ static const struct { const char *args, *says; } refused[] = {
     { "--alpha_pattern to_q=-1", "number above 0" },
     { "--rank_pattern (to_q=4", "is not a regular expression" },
     { "--rank_pattern to_x=4 --target_name to_q", "matches no module" },
-    { "--use_dora --transformer_dtype fp8", "an fp8 base" },
 };
 
 static void test_refused(void **state)

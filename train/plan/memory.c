@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/os/heap.h"
+#include "common/tensor/packing.h"
 #include "train/models/weights.h"
 #include "train/parallel/dist.h"
 #include "train/parallel/state.h"
@@ -392,7 +393,8 @@ static void remedies(const vtrain *t, uint32_t group, char *text, size_t size)
         { c->train_batch_size > 1, "a smaller --train_batch_size" },
         { !vt_host_memory(t->g) && !c->gradient_checkpointing_offload,
           "--gradient_checkpointing_offload" },
-        { lora && c->transformer_dtype != VC_F8E4M3, "--transformer_dtype fp8" },
+        { lora && !vt_packing_of(c->transformer_dtype), "--transformer_dtype fp8 (or int8)" },
+        { lora && c->transformer_dtype != VC_NF4, "--transformer_dtype nf4" },
         { lora, "a smaller --rank" },
         { lora && !vt_host_memory(t->g) && t->plan.swapped < t->plan.blocks, "--low_vram" },
         { less[0], less },

@@ -211,8 +211,12 @@ static const vc_peer_row rows[] = {
     KIND("model.is_auraflow", "false>", "AuraFlow is " FAMILIES),
     KIND("model.is_ssd model.is_vega", "false>", "such a model is " FAMILIES),
     NOTE("model.is_v_pred", "the model's scheduler file names it"),
-    NOTE("model.quantize", "the type of qtype is --transformer_dtype fp8, the only quantised form"),
-    BOTH("model.qtype", "quantize", "false", "true/*>transformer_dtype=fp8|false/*>", ""),
+    NOTE("model.quantize", "the type of qtype is --transformer_dtype"),
+    BOTH("model.qtype", "quantize", "false", "true/qint8>transformer_dtype=int8|"
+         "true/int8*>transformer_dtype=int8|true/uint8*>transformer_dtype=int8|"
+         "true/qint4>transformer_dtype=nf4|true/int4*>transformer_dtype=nf4|"
+         "true/uint4*>transformer_dtype=nf4|true/nf4*>transformer_dtype=nf4|"
+         "true/*>transformer_dtype=fp8|false/*>", ""),
     NOTE("model.quantize_te model.qtype_te model.te_dtype model.text_encoder_bits model.te_device "
          "model.vae_device model.vae_dtype model.quantize_kwargs.* model.dtype", "vprep's encoders "
          "compute in bf16, unless --vae_dtype or --text_encoder_dtype says f32"),

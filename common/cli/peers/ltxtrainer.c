@@ -51,7 +51,9 @@ static const vc_peer_row rows[] = {
         "false>gradient_checkpointing=none", ""),
 
     FLAG("acceleration.mixed_precision_mode", "mixed_precision"),
-    MAP("acceleration.quantization", "null>|fp8-quanto>transformer_dtype=fp8", FP8),
+    MAP("acceleration.quantization", "null>|fp8-quanto>transformer_dtype=fp8|fp8uz-quanto>"
+        "transformer_dtype=fp8|int8-quanto>transformer_dtype=int8|int4-quanto>"
+        "transformer_dtype=nf4", PACKED),
     NOTE("acceleration.*", BACKEND),
     NOTE("data.preprocessed_data_root", "write --latents DATASET, which vprep makes of the clips "
          "in --meta PATH"),

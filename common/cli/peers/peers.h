@@ -123,7 +123,7 @@ extern const vc_peer_file vc_aitoolkit_file, vc_fastvideo_file, vc_ltxtrainer_fi
 #define SCHEDULE                                                                                   \
     "a schedule is --lr_scheduler with --lr_warmup_steps, --lr_end, --lr_num_cycles, --lr_power "  \
     "or --lr_step_rules"
-#define FP8 "the only quantised form is --transformer_dtype fp8"
+#define PACKED "the forms here are --transformer_dtype fp8, int8 and nf4"
 #define FAMILIES                                                                                   \
     "no family here; the families are CogVideoX, FLUX.1, FLUX.2, HunyuanVideo, LTX-Video, "        \
     "LTX-2, Qwen-Image, Wan and Z-Image"

@@ -105,7 +105,7 @@ static const vc_peer_row rows[] = {
     REFUSED("huber_scale clip_l_dropout_rate clip_g_dropout_rate t5_dropout_rate "
             "training_shift", LOSS),
     REFUSED("use_lion_optimizer fused_optimizer_groups fp16_master_weights_and_gradients", ADAMW),
-    NOTE("fp8_base_unet", "write --transformer_dtype fp8, the only quantised form"),
+    NOTE("fp8_base_unet", "write --transformer_dtype fp8; int8 and nf4 are others"),
     REFUSED("gemma2_max_token_length qwen3_max_token_length t5_max_token_length t5_tokenizer_path "
             "llm_adapter_path system_prompt pos_emb_random_crop_rate enable_scaled_pos_embed "
             "apply_lg_attn_mask save_clip save_t5xxl use_flash_attn use_sage_attn dataset_class",
