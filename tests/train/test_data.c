@@ -326,7 +326,11 @@ static void test_text_class(void **state)
         { "{\"architectures\":[]}", false, 0, NULL },
         { "{\"architectures\":\"T5EncoderModel\"}", false, 0, NULL },
         { "{\"architectures\":[\"T5EncoderModel\"]}", false, VC_EMISMATCH,
-          "a T5EncoderModel, the dataset's texts are of a TextBuiltin (--allow_mismatch" },
+          "a T5EncoderModel, the dataset's texts are of a TextBuiltin: encode the captions" },
+        { "{\"architectures\":[\"TextBuiltinModel\"]}", false, 0, NULL },
+        { "{\"architectures\":[\"TextBuiltinForCausalLM\"]}", false, 0, NULL },
+        { "{\"architectures\":[\"UTextBuiltinForCausalLM\"]}", false, VC_EMISMATCH,
+          "a UTextBuiltinForCausalLM, the dataset's texts are of a TextBuiltin" },
         { "{\"architectures\":[\"T5EncoderModel\"]}", true, 0, NULL },
         { "{", false, VC_EFORMAT, "text_encoder/config.json" },
     };

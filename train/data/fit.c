@@ -247,6 +247,28 @@ int vtrain_head_compare(const vtrain_head *a, const vtrain_head *b, bool allow, 
 
 /* ---- text encoders of a model ---- */
 
+/* The length of the architecture's name in a class of transformers: classes with and without a head
+ * have the same encoder, and files of either name the one that wrote them. */
+static size_t architecture(const char *class)
+{
+    static const char *const ends[] = { "ForConditionalGeneration", "ForCausalLM", "EncoderModel",
+                                        "Model" };
+    const size_t n = strlen(class);
+
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        const size_t k = strlen(ends[i]);
+        if (n > k && !strcmp(class + n - k, ends[i]))
+            return n - k;
+    }
+    return n;
+}
+
+static bool same_architecture(const char *a, const char *b)
+{
+    const size_t n = architecture(a);
+    return n == architecture(b) && !strncmp(a, b, n);
+}
+
 /* Compares the class in `architectures` of the encoder's config.json, which transformers writes. */
 static int check_text(const vtrain_head *h, int i, const char *dir, vc_err *err)
 {
@@ -254,10 +276,11 @@ static int check_text(const vtrain_head *h, int i, const char *dir, vc_err *err)
     int rc = vf_json_read_in_opt(&config, dir, "config.json", MAX_CONFIG, err);
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(config, "architectures");
     const cJSON *class = cJSON_IsArray(list) ? list->child : NULL;
-    if (!rc && cJSON_IsString(class) && strcmp(class->valuestring, h->text_class[i]))
+    if (!rc && cJSON_IsString(class) && !same_architecture(class->valuestring, h->text_class[i]))
         rc = vc_fail(err, VC_EMISMATCH, "%s/config.json: a %.64s, the dataset's texts are of a "
-                     "%.64s (--allow_mismatch takes them)", dir, class->valuestring,
-                     h->text_class[i]);
+                     "%.64s: encode the captions with this model (vprep --model), or give the "
+                     "model that they are of (--allow_mismatch takes them)", dir,
+                     class->valuestring, h->text_class[i]);
     cJSON_Delete(config);
     return rc;
 }
