@@ -129,6 +129,15 @@ static int settle(llm_config *c, const llm_kind *kind, const text_rule *text, vc
     return rc ? rc : choose_layers(c, text, err);
 }
 
+/* Adds the remedy to the error of a model_type. */
+static int other_model(int rc, vc_err *err)
+{
+    const vc_err is = *err;
+
+    return vc_fail(err, rc, "%s: give the text encoder that the transformer was trained with",
+                   is.text);
+}
+
 int llm_config_read(llm_config *c, const llm_kind *kind, const text_rule *text, const cJSON *o,
                     vc_err *err)
 {
@@ -142,8 +151,9 @@ int llm_config_read(llm_config *c, const llm_kind *kind, const text_rule *text, 
         rc = vf_json_obj(o, kind->part, &o, err);
     if (!rc && kind->part_type && (part || kind->part_defaults))
         rc = vf_config_read(c, part_type, o, err);
-    if (!rc)
-        rc = vf_config_read(c, kind->part_defaults ? llama_sizes : needed_sizes, o, err);
+    if (rc)
+        return other_model(rc, err);
+    rc = vf_config_read(c, kind->part_defaults ? llama_sizes : needed_sizes, o, err);
     if (!rc)
         rc = vf_config_read(c, rows, o, err);
     if (!rc)

@@ -205,7 +205,8 @@ static void tensors_refused(void **state)
 static void config_refused(void **state)
 {
     static const struct { const char *field, *value; int rc; const char *says; } rows[] = {
-        { "model_type", "\"mistral\"", VC_EFORMAT, "model_type: \"mistral\"; only \"llama\"" },
+        { "model_type", "\"mistral\"", VC_EFORMAT, "model_type: \"mistral\"; only \"llama\" is "
+          "supported: give the text encoder that the transformer was trained with" },
         { "model_type", NULL, VC_ENOENT, "model_type: missing" },
         { "hidden_size", "64", VC_EMISMATCH, "was expected" },
         { "num_attention_heads", "3", VC_EFORMAT, "num_attention_heads: 3 is not a multiple of" },
