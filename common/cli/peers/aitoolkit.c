@@ -199,6 +199,8 @@ static const vc_peer_row rows[] = {
     KIND("model.arch", "flux>|flux:*>|flex1>|flex1:*>|"
         "qwen_image>|qwen_image:*>|qwen_image_edit>|qwen_image_edit:*>|"
         "qwen_image_edit_plus>|qwen_image_edit_plus:*>|zimage>|zimage:*>|wan21>|wan21:*>|"
+        "flux2>|flux2:*>|flux2_klein_4b>|flux2_klein_4b:*>|flux2_klein_9b>|flux2_klein_9b:*>|"
+        "flux_kontext>|flux_kontext:*>|"
         "wan21_i2v>train_mode=i2v|wan21_i2v:*>train_mode=i2v|wan22_5b>|wan22_5b:*>|"
         "wan22_14b>|wan22_14b:*>|ltx2>|ltx2:*>|ltx2.3>|ltx2.3:*>|"
         "wan22_14b_i2v>train_mode=i2v|wan22_14b_i2v:*>train_mode=i2v", FAMILIES),
@@ -237,6 +239,8 @@ static const vc_peer_row rows[] = {
        "true>|false>boundary_type=high", ""),
     BY("model.model_kwargs.train_low_noise", "train_high_noise", "true",
        "true>|false>boundary_type=low", ""),
+    KIND("model.model_kwargs.match_target_res", "false>", "references keep sizes of their own "
+         "(--reference_size N is their largest area): leave it out"),
     REFUSED("model.model_kwargs.* model.model_paths model.unconditional_lora_path "
             "model.refiner_name_or_path model.accuracy_recovery_adapter model.in_context",
             "give a diffusers folder, --model FOLDER, or its parts by --transformer, --vae, "
