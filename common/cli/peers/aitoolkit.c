@@ -97,7 +97,7 @@ static const vc_peer_row rows[] = {
     REFUSED("datasets.diff_output_preservation", PRESERVE),
     REFUSED("datasets.poi "
             "datasets.clip_image_* datasets.inpaint_path datasets.extra_values", LOSS),
-    FLAG("datasets.control_path datasets.control_path_1 datasets.control_path_2 "
+    EACH("datasets.control_path datasets.control_path_1 datasets.control_path_2 "
          "datasets.control_path_3", "control_directory"),
     REFUSED("datasets.control_path_* datasets.control_from_same_folder "
             "datasets.controls datasets.control_transparent_color", EDIT),
