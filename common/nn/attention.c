@@ -82,12 +82,27 @@ vt_tensor *nn_attend(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, vt_ten
     return out ? vt_linear(g, o, out) : o;
 }
 
-/* h for this process's tokens of a shared sequence: their rows of the tables. */
+/* This process's rows of a table [B*N,W] of a shared sequence of N tokens. */
+static vt_tensor *own_of_all(vt_ctx *g, vt_tensor *table, int64_t tokens)
+{
+    const int64_t width = table->dim[1], all[3] = { table->dim[0] / tokens, tokens, width };
+    vt_tensor *own = vt_own_tokens(g, vt_reshape(g, table, 3, all));
+    return own ? vt_reshape(g, own, 2, (int64_t[]){ own->dim[0] * own->dim[1], width }) : NULL;
+}
+
+/* h for this process's tokens of a shared sequence: their rows of the tables, which may have rows
+ * of their own for each row of the batch. */
 static nn_heads own_rows(vt_ctx *g, const nn_heads *h)
 {
     nn_heads own = *h;
-    if (!vt_shared_tokens(g) || !h->cos)
+    const int64_t all = vt_shared_tokens(g);
+    if (!all || !h->cos || !h->sin)
         return own;
+    if (h->cos->dim[0] > all) {
+        own.cos = own_of_all(g, h->cos, all);
+        own.sin = own_of_all(g, h->sin, all);
+        return own;
+    }
     own.begin = vt_own_before(g, h->begin);
     int64_t n = vt_own_before(g, h->begin + h->cos->dim[0]) - own.begin;
     int64_t first = vt_own_first(g) + own.begin - h->begin;
@@ -126,11 +141,14 @@ vt_tensor *nn_self_attention(vt_ctx *g, vt_tensor *x, const nn_attention *w, con
 vt_tensor *nn_halves_attention(vt_ctx *g, vt_tensor *x, const nn_attention *w, const nn_heads *h,
                                vt_tensor *kv_len)
 {
-    const nn_heads plain = { h->n, h->eps, NULL, NULL, 0 };
-    vt_tensor *q = nn_rotate_halves(g, nn_project(g, x, &w->q, &w->norm_q, &plain), h->cos, h->sin);
-    vt_tensor *k = nn_rotate_halves(g, nn_project(g, x, &w->k, &w->norm_k, &plain), h->cos, h->sin);
-    vt_tensor *v = nn_project(g, x, &w->v, NULL, &plain);
-    return nn_gated_out(g, attend(g, q, k, v, kv_len), x, w, h->n);
+    const nn_heads plain = { h->n, h->eps, NULL, NULL, 0 }, own = own_rows(g, h);
+    vt_tensor *q = nn_project(g, x, &w->q, &w->norm_q, &plain);
+    vt_tensor *k = nn_project(g, x, &w->k, &w->norm_k, &plain);
+    vt_tensor *v = vt_to_heads(g, nn_project(g, x, &w->v, NULL, &plain));
+    q = vt_to_heads(g, nn_rotate_halves(g, q, own.cos, own.sin));
+    k = vt_to_heads(g, nn_rotate_halves(g, k, own.cos, own.sin));
+    vt_tensor *o = vt_to_tokens(g, vt_attention(g, q, k, v, &(vt_attn){ .kv_len = kv_len }));
+    return nn_gated_out(g, flat(g, o), x, w, h->n);
 }
 
 vt_tensor *nn_cross_attention(vt_ctx *g, vt_tensor *x, vt_tensor *text, const nn_attention *w,

@@ -280,6 +280,64 @@ static void test_wan(void **state)
     families(*state, "wan", "wan", 32, samples, COUNT(samples), row, COUNT(row));
 }
 
+static void golden_folder(const char *golden, const char *dir)
+{
+    vf_safetensors *f = golden_open(golden);
+    golden_model(f, dir, VC_F32);
+    vf_safetensors_close(f);
+}
+
+/* LTX-Video and LTX-2: clips of a batch have rotations of their own frame rates, and the tokens of a
+ * clean first frame have times of their own. */
+static void test_ltx(void **state)
+{
+    static const toy_sample samples[] = {
+        { .number = 0, .f = 3, .h = 4, .w = 3, .caption = { "a red ball!" } },
+        { .number = 1, .f = 3, .h = 4, .w = 3, .caption = { "a long walk" } },
+        { .number = 2, .f = 1, .h = 3, .w = 3, .caption = { "three cubes" } },
+        { .number = 3, .f = 1, .h = 3, .w = 3, .caption = { "a wet night in a town" } },
+    };
+#define FIRST "--train_batch_size 2 --first_frame_conditioning_p 0.7 "
+    /* Adam makes steps of the learning rate also where a gradient is rounding alone. */
+#define LORA_OF "--training_type lora --rank 4 --learning_rate 1e-5"
+    static const ranks_row row[] = {
+        { 1, "x1", NULL, FIRST "--gradient_accumulation_steps 2" },
+        { 2, "x2", "x1", FIRST "--gradient_accumulation_steps 2 --sp 2" },
+        { 4, "xf", "x1", FIRST "--gradient_accumulation_steps 1 --sp 2 --parallel fsdp" },
+        { 1, "y1", NULL, FIRST LORA_OF },
+        { 2, "y2", "y1", FIRST LORA_OF " --sp 2 --parallel zero2 "
+                         "--gradient_checkpointing=none" },
+    };
+#undef FIRST
+#undef LORA_OF
+    static const struct { const char *golden, *family, *connectors; } models[] = {
+        { "ltx", "ltx-video", NULL }, { "ltx2-20", "ltx-2", "ltx2-connectors-20" },
+        { "ltx2-23", "ltx-2", "ltx2-connectors-23" },
+    };
+    for (size_t i = 0; i < COUNT(models); i++) {
+        char *folder = vc_path_join(*state, models[i].golden);
+        char *path = vc_path_join(folder, "set.lmdb"), *beside = vc_path_join(folder, "beside");
+        char *transformer = vc_path_join(folder, "transformer");
+        assert_int_equal(vc_mkdirs(folder, NULL), 0);
+        golden_folder(models[i].golden, transformer);
+        if (models[i].connectors)
+            golden_folder(models[i].connectors, beside);
+        toy_make(&(toy){ .path = path, .sample = samples, .n = COUNT(samples), .channels = 8,
+                         .width = 32, .family = models[i].family });
+        for (size_t k = 0; k < COUNT(row); k++) {
+            char *args = vc_format("--transformer %s %s%s --max_train_steps 4 "
+                                   "--dataset_repeat 4 --uniform_sampling %s", transformer,
+                                   models[i].connectors ? "--connectors " : "",
+                                   models[i].connectors ? beside : "", row[k].args);
+            ranks_ok(row[k].ranks, folder, row[k].out, args);
+            if (row[k].like)
+                run_same_training(folder, row[k].like, row[k].out, STEPS, LOSS, WEIGHT);
+            free(args);
+        }
+        free(folder), free(path), free(beside), free(transformer);
+    }
+}
+
 /* The built-in model: a rank may have tokens of the video or of the text alone, and all ranks read
  * the weights of both nevertheless; beside a clean first frame tokens have times of their own. */
 static void test_builtin(void **state)
@@ -445,6 +503,7 @@ int main(void)
         cmocka_unit_test_prestate(test_models, dir),
         cmocka_unit_test_prestate(test_ttt, dir),
         cmocka_unit_test_prestate(test_wan, dir),
+        cmocka_unit_test_prestate(test_ltx, dir),
         cmocka_unit_test_prestate(test_builtin, dir),
         cmocka_unit_test_prestate(test_one_fails, dir),
         cmocka_unit_test_prestate(test_stop, dir),

@@ -15,7 +15,6 @@
 #include "train/models/ltx_batch.h"
 
 #define QK_EPS 1e-5f
-#define OUT_EPS 1e-6f
 #define DEFAULT_FPS 25                        /* the default frame_rate of diffusers' pipelines */
 
 enum { TIME = 256, MLP = 4, MAX_WIDTH = 16384 };
@@ -124,7 +123,7 @@ static void ltx_fit(const void *model, vtrain_fit *fit)
     const ltx *m = model;
     *fit = (vtrain_fit){ .channels = (int)m->in_channels, .n_texts = 1, .text_width = { m->text },
                          .mult = { 1, 1, 1 }, .token_times = true, .fps = DEFAULT_FPS,
-                         .blocks = (int)m->layers };
+                         .blocks = (int)m->layers, .heads = m->heads };
 }
 
 /* The schedule that 0.9.0 and 0.9.1 were trained with. Later models were trained without a shift,
@@ -200,7 +199,7 @@ static void block(vt_ctx *g, const void *model, const void *weights, vt_tensor *
     const nn_heads heads = { m->heads, QK_EPS, made[COS], made[SIN], 0 };
     const nn_heads plain = { m->heads, QK_EPS, NULL, NULL, 0 };
     float eps = (float)m->eps;
-    nn_chunk(g, vt_add(g, in[MOD], w->table), 6, e);
+    nn_chunk(g, vt_add(g, ltx_own_times(g, in[MOD]), w->table), 6, e);
 
     h = vt_rms_norm_modulate(g, x, NULL, e[0], e[1], eps);
     x = vt_gated_add(g, x, nn_self_attention(g, h, &w->self, &heads, NULL), e[2]);
@@ -211,19 +210,10 @@ static void block(vt_ctx *g, const void *model, const void *weights, vt_tensor *
     out[0] = vt_gated_add(g, x, vt_feed_forward(g, h, &w->up, &w->down), e[5]);
 }
 
-static vt_tensor *ltx_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
+static vt_tensor *predict(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
 {
-    const ltx *m = model;
-    vt_tensor *e = s[E], *part[2];
-    if (!e)
-        return NULL;
-    if (e->nd == 2)
-        e = vt_reshape(g, e, 3, (int64_t[]){ e->dim[0], 1, e->dim[1] });
-    for (int i = 0; i < 2; i++)
-        part[i] = vt_add(g, e, vt_slice(g, m->w.table, 0, i, i + 1));
-    vt_tensor *x = vt_layer_norm_modulate(g, s[X], NULL, NULL, part[0], part[1], OUT_EPS);
-    x = vt_linear(g, x, &m->w.proj_out);
-    return vt_unpatchify(g, x, in->x->dim + 1, 1, 1, 1, VT_C_FIRST);
+    const model_weights *w = &((ltx *)model)->w;
+    return ltx_head(g, in, s[X], s[E], w->table, &w->proj_out);
 }
 
 /* Modules without a row have the same name in the first authors' files. */
@@ -244,7 +234,7 @@ const vtrain_family vtrain_ltx = {
     .prepare = ltx_prepare, .embed = ltx_embed,
     .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 1, block,
                   NULL } },
-    .head = ltx_head,
+    .head = predict,
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
     .flow_shift = 1, .logit_mean = 0, .logit_std = 1, .schedule = ltx_schedule,
     .posterior_mean = false, .bf16 = true,

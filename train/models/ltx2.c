@@ -15,7 +15,6 @@
 #include "train/models/ltx_batch.h"
 
 #define QK_EPS 1e-6f
-#define OUT_EPS 1e-6f
 #define DEFAULT_FPS 24                        /* the default frame_rate of diffusers' pipelines */
 
 enum { TIME = 256, MLP = 4, MAX_WIDTH = 16384 };
@@ -191,7 +190,8 @@ static void ltx2_fit(const void *model, vtrain_fit *fit)
     *fit = (vtrain_fit){ .channels = (int)m->in_channels, .n_texts = 1,
                          .text_width = { text_width(m) }, .text_rows = { LTX2_PROMPT_ROWS },
                          .mult = { 1, 1, 1 }, .token_times = true, .fps = DEFAULT_FPS,
-                         .blocks = (int)m->layers };
+                         .blocks = (int)m->layers, .heads = m->heads,
+                         .held = m->connector ? ltx2_connector_bytes(m->connector) : 0 };
 }
 
 /* The schedule of the scheduler's files of 2.0 and 2.3. */
@@ -265,7 +265,7 @@ static void block(vt_ctx *g, const void *model, const void *weights, vt_tensor *
     vt_tensor *x = in[X], *h, *e[9];
     const nn_heads heads = { m->heads, QK_EPS, in[MADE + COS], in[MADE + SIN], 0 };
     float eps = (float)m->eps;
-    nn_chunk(g, vt_add(g, in[MOD], w->table), m->modulated ? 9 : 6, e);
+    nn_chunk(g, vt_add(g, ltx_own_times(g, in[MOD]), w->table), m->modulated ? 9 : 6, e);
 
     h = vt_rms_norm_modulate(g, x, NULL, e[0], e[1], eps);
     h = m->rope == SPLIT ? nn_halves_attention(g, h, &w->self, &heads, NULL)
@@ -278,19 +278,10 @@ static void block(vt_ctx *g, const void *model, const void *weights, vt_tensor *
     out[0] = vt_gated_add(g, x, vt_feed_forward(g, h, &w->up, &w->down), e[5]);
 }
 
-static vt_tensor *ltx2_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
+static vt_tensor *predict(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
 {
-    const ltx2 *m = model;
-    vt_tensor *e = s[E], *part[2];
-    if (!e)
-        return NULL;
-    if (e->nd == 2)
-        e = vt_reshape(g, e, 3, (int64_t[]){ e->dim[0], 1, e->dim[1] });
-    for (int i = 0; i < 2; i++)
-        part[i] = vt_add(g, e, vt_slice(g, m->w.table, 0, i, i + 1));
-    vt_tensor *x = vt_layer_norm_modulate(g, s[X], NULL, NULL, part[0], part[1], OUT_EPS);
-    x = vt_linear(g, x, &m->w.proj_out);
-    return vt_unpatchify(g, x, in->x->dim + 1, 1, 1, 1, VT_C_FIRST);
+    const model_weights *w = &((ltx2 *)model)->w;
+    return ltx_head(g, in, s[X], s[E], w->table, &w->proj_out);
 }
 
 /* Modules without a row have the same name in the first authors' files. */
@@ -315,7 +306,7 @@ const vtrain_family vtrain_ltx2 = {
     .prepare = ltx2_prepare, .embed = ltx2_embed,
     .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 1, block,
                   NULL } },
-    .head = ltx2_head,
+    .head = predict,
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
     .flow_shift = 1, .logit_mean = 0, .logit_std = 1, .schedule = ltx2_schedule,
     .posterior_mean = true, .bf16 = true,

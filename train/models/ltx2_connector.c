@@ -159,6 +159,15 @@ void ltx2_connector_close(ltx2_connector *c)
 vt_params *ltx2_connector_params(ltx2_connector *c) { return c->params; }
 int64_t ltx2_connector_width(const ltx2_connector *c) { return c->heads * c->head; }
 
+size_t ltx2_connector_bytes(const ltx2_connector *c)
+{
+    size_t bytes = sizeof *c + vt_params_bytes(c->params).values;
+
+    for (int k = 0; k < 2; k++)
+        bytes += (size_t)vt_count(c->rotation[k]) * sizeof(float);
+    return bytes;
+}
+
 /* ---- forward ---- */
 
 enum { NUMBERS, BEHIND };

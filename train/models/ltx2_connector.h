@@ -22,6 +22,8 @@ void ltx2_connector_close(ltx2_connector *c);               /* NULL is fine */
 /* The parameters, for checks of names and sizes. */
 vt_params *ltx2_connector_params(ltx2_connector *c);
 int64_t ltx2_connector_width(const ltx2_connector *c);      /* of features and of results */
+/* Bytes of private memory, without weights that stay mapped from their file. */
+size_t ltx2_connector_bytes(const ltx2_connector *c);
 
 /* Makes the tensors that come from the host, of texts of `rows` rows. */
 enum { LTX2_CONNECTOR_MADE = 2 };

@@ -1,7 +1,11 @@
-/* ltx_batch.c - rotations of a batch: see ltx_batch.h */
+/* ltx_batch.c - see ltx_batch.h */
 #include "train/models/ltx_batch.h"
 
 #include <stdlib.h>
+
+#include "common/tensor/exchange.h"
+
+#define OUT_EPS 1e-6f
 
 double ltx_rate_of(const vtrain_in *in, int64_t b)
 {
@@ -61,4 +65,24 @@ bool ltx_make_rope(vt_ctx *g, const ltx_grid *grid, const vtrain_in *in, vt_tens
         ltx_rope_close(r.clip[b]);
     free(r.clip);
     return ok;
+}
+
+vt_tensor *ltx_own_times(vt_ctx *g, vt_tensor *mod)
+{
+    return mod && mod->nd == 4 ? vt_own_tokens(g, mod) : mod;
+}
+
+vt_tensor *ltx_head(vt_ctx *g, const vtrain_in *in, vt_tensor *x, vt_tensor *e, vt_tensor *table,
+                    const vt_lin *out)
+{
+    vt_tensor *part[2];
+    if (!e)
+        return NULL;
+    e = e->nd == 2 ? vt_reshape(g, e, 3, (int64_t[]){ e->dim[0], 1, e->dim[1] })
+                   : vt_own_tokens(g, e);
+    for (int i = 0; i < 2; i++)
+        part[i] = vt_add(g, e, vt_slice(g, table, 0, i, i + 1));
+    x = vt_layer_norm_modulate(g, x, NULL, NULL, part[0], part[1], OUT_EPS);
+    x = vt_all_tokens(g, vt_linear(g, x, out));
+    return vt_unpatchify(g, x, in->x->dim + 1, 1, 1, 1, VT_C_FIRST);
 }

@@ -1,5 +1,5 @@
-/* ltx_batch.h - the rotations of a batch of LTX-Video or LTX-2, whose clips may have frame rates of
- * their own. For train/models/ltx*.c. */
+/* ltx_batch.h - what the models of LTX-Video and LTX-2 share: the rotations of a batch, whose clips
+ * may have frame rates of their own, and the head. For train/models/ltx*.c. */
 #ifndef TRAIN_MODELS_LTX_BATCH_H
 #define TRAIN_MODELS_LTX_BATCH_H
 
@@ -13,5 +13,12 @@ double ltx_rate_of(const vtrain_in *in, int64_t b);
  * have different frame rates. Returns false and fails the step where a clip has no frame rate
  * (VC_EMISMATCH), or memory is out. */
 bool ltx_make_rope(vt_ctx *g, const ltx_grid *grid, const vtrain_in *in, vt_tensor *table[2]);
+
+/* The modulation [B,k,D] or [B,N,k,D] for this process's tokens of a shared sequence. */
+vt_tensor *ltx_own_times(vt_ctx *g, vt_tensor *mod);
+/* The prediction [B,C,f,h,w] of this process's tokens x: a layer norm, shifted and scaled by
+ * table [2,D] plus the embedding of the time e [B,D] or [B,N,D], then the layer `out`. */
+vt_tensor *ltx_head(vt_ctx *g, const vtrain_in *in, vt_tensor *x, vt_tensor *e, vt_tensor *table,
+                    const vt_lin *out);
 
 #endif
