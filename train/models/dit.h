@@ -109,6 +109,8 @@ typedef struct vtrain_fit {
                                                * possible: the tokens of s[0] are the sequence, and
                                                * blocks mix them by nn_self_attention alone; 0: it
                                                * is not possible */
+    size_t held;                              /* bytes of memory that the model holds beside its
+                                               * parameters, once it is open */
 } vtrain_fit;
 
 /* A model that starts from noise: its size, and the sizes of the data. */

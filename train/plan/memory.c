@@ -53,11 +53,13 @@ static int64_t free_bytes(void)
 /* Bytes held during the whole run: weights, gradients, optimiser, averages, loader. */
 static int64_t standing_bytes(const vtrain *t)
 {
+    vtrain_fit fit;
+    t->model.family->fit(t->model.dit, &fit);
     vt_param_bytes b = vt_params_bytes(t->params);
     size_t files = vtrain_weights_bytes(t->model.weights) +
                    vtrain_weights_bytes(t->model.low_weights);
     return (int64_t)(b.values + b.grads + vtrain_opt_bytes(t->optim.state) +
-                     vtrain_loader_bytes(t->loader) + files +
+                     vtrain_loader_bytes(t->loader) + files + fit.held +
                      vtrain_dist_bytes(t->ranks.dist));
 }
 
