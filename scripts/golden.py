@@ -124,14 +124,16 @@ def report(name, file, case, prefix, v16, grads16, floor=1e-2):
           ", ".join(f"{n} {far[n]:.2e}" for n in worst))
 
 
-def tiny(cls, config):
+def tiny(cls, config, less=()):
     """Returns a small model of a class with the values of `fill`, its config.json, and the shapes
-    of its weights. The values are rounded to bf16, the type of the files that tests write, so that
+    of its weights. Those whose names end with a word of `less` have 1 less: they lie around 0,
+    as those of norms that are stored so. The values are rounded to bf16, the type of the files that tests write, so that
     a run in bf16 rounds only activations."""
     torch.manual_seed(0)
     model = cls(**config).eval()
     shapes = fill_module(model)
-    for p in model.state_dict().values():
+    for name, p in model.state_dict().items():
+        p.sub_(1) if name.endswith(tuple(less)) else None
         p.copy_(p.to(torch.bfloat16))
     return model, {"_class_name": cls.__name__, **config}, shapes
 
@@ -165,15 +167,15 @@ def step(model, config, v, predict):
                if p.grad is not None}
 
 
-def transformer(path, cls, config, cases, inputs, predict, lora=None, fields={}):
+def transformer(path, cls, config, cases, inputs, predict, lora=None, fields={}, less=()):
     """Writes the golden of a transformer: the cases {NAME: shape}, the gradients of `base`, and the
     case `lora` of a LoRA on the same weights. inputs(config.json, NAME, *shape) returns a case's
     tensors; predict(model, config.json, tensors) returns the output. `fields` are those of
-    config.json that the class does not have. The function prints how far bf16 is from f32."""
+    config.json that the class does not have, `less` as in `tiny`. The function prints how far bf16 is from f32."""
     file, variants = {}, [("base", "grad/", None)]
     if lora:
         variants.append(("lora", "lora/grad/", lora))
-    model, whole, shapes = tiny(cls, config)
+    model, whole, shapes = tiny(cls, config, less)
     whole = {**whole, **fields}
     for case in cases:
         if case != "base":
@@ -181,14 +183,14 @@ def transformer(path, cls, config, cases, inputs, predict, lora=None, fields={})
             file.update({f"{case}/{k}": t for k, t in v.items()})
     for case, prefix, adapter in variants:
         def run(dtype):
-            model = tiny(cls, config)[0]
+            model = tiny(cls, config, less)[0]
             model = (with_lora(model, adapter) if adapter else model).to(dtype)
             return step(model, whole, inputs(whole, case, *cases["base"]), predict)
         v, grads = run(torch.float32)
         file.update({f"{case}/{k}": t for k, t in v.items()})
         file.update({prefix + n: g for n, g in grads.items()})
         report(path.stem, file, case, prefix, *run(torch.bfloat16))
-    meta = {"lora": lora} if lora else {}
+    meta = {**({"lora": lora} if lora else {}), **({"less": list(less)} if less else {})}
     save(path, file, config=whole, weights=shapes, **meta)
 
 

@@ -99,6 +99,20 @@ static void squeeze(vf_view *v)
     v->nd = n;
 }
 
+/* Makes a tensor of one axis one of so many rows. */
+static int fold(vf_view *v, int rows, vc_err *err)
+{
+    if (v->nd != 1)
+        return 0;
+    if (v->dim[0] % rows)
+        return vc_fail(err, VC_EFORMAT, "tensor %s does not consist of %d equal rows", v->name,
+                       rows);
+    v->dim[1] = v->dim[0] / rows;
+    v->dim[0] = rows;
+    v->nd = 2;
+    return 0;
+}
+
 /* Makes v its i-th of n equal parts along the first axis. A scale of one number, which all parts
  * have, stays. */
 static int cut(vf_view *v, int i, int n, bool scale, vc_err *err)
@@ -163,7 +177,10 @@ static int rename_tensor(renamed *to, const vf_rename *r, const vf_view *v)
         char *words = part_name(r->to, i);
         if (r->squeeze && !to->scales)
             squeeze(&part);
-        rc = cut(&part, i, n, to->scales, to->err);
+        if (r->rows && !to->scales)
+            rc = fold(&part, r->rows, to->err);
+        if (!rc)
+            rc = cut(&part, i, n, to->scales, to->err);
         if (!rc)
             rc = set_name(to, &part, words ? replaced(v->name, &m, words) : NULL);
         free(words);

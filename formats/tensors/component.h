@@ -22,6 +22,8 @@ typedef struct vf_rename {
                                           * cut along its first axis into equal parts of these
                                           * names; NULL: the tensor is left out */
     bool squeeze;                        /* dims of 1 are removed from the tensor's shape */
+    int rows;                            /* a tensor of one axis becomes this many rows; 0: it
+                                          * stays */
 } vf_rename;
 
 /* A field of config.json that is a size of a tensor. */

@@ -293,6 +293,22 @@ static const vf_variant zimage_variants[] = {
     { 0 }
 };
 
+/* ---- Krea 2 ---- */
+
+static const char *const krea2_names[] = {
+    "img_in", "time_embed.linear_{1,2}", "time_mod_proj", "txt_in.{norm,linear_1,linear_2}",
+    "text_fusion.projector", "final_layer.{scale_shift_table,norm,linear}",
+    "transformer_blocks.#.{scale_shift_table,norm1,norm2,ff.gate,ff.up,ff.down}",
+    "transformer_blocks.#.attn.{to_q,to_k,to_v,to_gate,to_out.0,norm_q,norm_k}",
+    "text_fusion.{layerwise,refiner}_blocks.#.{norm1,norm2,ff.gate,ff.up,ff.down}",
+    "text_fusion.{layerwise,refiner}_blocks.#."
+    "attn.{to_q,to_k,to_v,to_gate,to_out.0,norm_q,norm_k}", NULL
+};
+static const vf_variant krea2_variants[] = {
+    { .sign = "control_*", .reads = "a control picture (ControlNet)" },
+    { 0 }
+};
+
 /* ---- all ---- */
 
 #define COGVIDEOX_CHANNELS \
@@ -332,6 +348,8 @@ const vf_transformer_kind vf_transformer_kinds[] = {
       .channels = { { 4, 0 } }, .variants = qwen_variants, .trained = "Qwen-Image" },
     { .class = "ZImageTransformer2DModel", .names = zimage_names, .fields = zimage_fields,
       .variants = zimage_variants, .trained = "Z-Image or Z-Image-Turbo" },
+    { .class = "Krea2Transformer2DModel", .names = krea2_names, .variants = krea2_variants,
+      .trained = "Krea 2 Raw or Turbo" },
     { .class = "FluxTransformer2DModel", .names = flux_names, .fields = flux_fields,
       .in = "in_channels", .out = "out_channels", .in_default = 64,
       FLUX_CHANNELS, FLUX },

@@ -121,10 +121,15 @@ float golden_fill(const char *weight, int nd, const int64_t *dim, int64_t i)
     return (float)(one ? 1 + 0.25 * u : 0.25 * u);
 }
 
-static void fill_view(vf_view *v, const cJSON *shape, vc_dtype dtype)
+/* less: ends of the names of weights that have 1 less; or NULL. */
+static void fill_view(vf_view *v, const cJSON *shape, const cJSON *less, vc_dtype dtype)
 {
     int64_t n = 1;
+    float base = 0;
     const cJSON *d;
+    cJSON_ArrayForEach(d, less)
+        if (ends(shape->string, d->valuestring))
+            base = 1;
     *v = (vf_view){ .name = shape->string, .dtype = dtype };
     cJSON_ArrayForEach(d, shape)
         n *= v->dim[v->nd++] = (int64_t)d->valuedouble;
@@ -132,7 +137,7 @@ static void fill_view(vf_view *v, const cJSON *shape, vc_dtype dtype)
     void *stored = malloc((size_t)n * sizeof *x);
     assert_true(x && stored);
     for (int64_t i = 0; i < n; i++)
-        x[i] = golden_fill(v->name, v->nd, v->dim, i);
+        x[i] = golden_fill(v->name, v->nd, v->dim, i) - base;
     vc_from_f32(stored, dtype, x, (size_t)n);
     free(x);
     v->data = stored;
@@ -147,18 +152,20 @@ void golden_model(const vf_safetensors *f, const char *dir, vc_dtype dtype)
     char *st = vc_path_join(dir, "diffusion_pytorch_model.safetensors");
     vc_err err = { 0 };
     cJSON *weights = golden_json(f, "weights");
+    cJSON *less = vf_safetensors_meta(f, "less") ? golden_json(f, "less") : NULL;
     int n = 0;
     assert_non_null(config);
     assert_ok(vc_mkdirs(dir, &err) || vc_file_write(path, config, strlen(config), &err), &err);
     const cJSON *shape;
     cJSON_ArrayForEach(shape, weights) {
         assert_true(n < MAX_WEIGHTS);
-        fill_view(&view[n++], shape, dtype);
+        fill_view(&view[n++], shape, less, dtype);
     }
     assert_ok(vf_safetensors_write(st, view, n, NULL, 0, &err), &err);
     for (int i = 0; i < n; i++)
         free((void *)view[i].data);
     cJSON_Delete(weights);
+    cJSON_Delete(less);
     free(path);
     free(st);
 }
