@@ -11,7 +11,7 @@
 #include "common/base/dtype.h"
 
 enum { VC_FAMILY_TEXTS = 3, VC_FAMILY_PIPELINES = 10, VC_FAMILY_INTERLEAVES = 2, VC_SLOTS = 4,
-       VC_TAPS = 4, VC_FIRST_TYPES = 6, VC_FIRST_PARTS = 14, VC_REFERENCES = 4 };
+       VC_TAPS = 12, VC_FIRST_TYPES = 6, VC_FIRST_PARTS = 14, VC_REFERENCES = 4 };
 
 /* --train_mode: what is beside the noisy latents */
 typedef enum vc_mode {
@@ -45,6 +45,9 @@ typedef struct vc_text {
     int lead;                            /* tokens in front, the template's, whose states stay:
                                           * with crop's the number that the tokenizer must make; 0:
                                           * the number is not checked */
+    int tail;                            /* tokens behind the prompt, the template's, which are made
+                                          * apart and stay where a prompt is cut; 0: the template is
+                                          * cut with the prompt */
     const char *chat;                    /* a word of the chat template in the tokenizer's folder,
                                           * whose result for one prompt `template` is; NULL: the
                                           * folder needs none */
@@ -151,6 +154,9 @@ typedef struct vc_family {
     const char *vision;                  /* the class of the model that looks at known frames, for
                                           * transformers with a vision_field; NULL: none do */
     vc_text text[VC_FAMILY_TEXTS];       /* of pipelines that have none of their own */
+
+    bool by_model;                       /* a VAE without a model's folder is an earlier row's,
+                                          * which has the same one */
 
     /* the transformer */
     const char *transformer;             /* its class; NULL: another row's */

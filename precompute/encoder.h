@@ -35,6 +35,8 @@ typedef struct text_rule {
                                       * max_length does not count them */
     int lead;                        /* tokens in front, the template's, whose states stay; 0: their
                                       * number is not checked */
+    int tail;                        /* tokens behind the prompt, the template's, which are made
+                                      * apart and stay where a prompt is cut; 0: they are cut */
     const char *chat;                /* a word that the chat template in the tokenizer's folder must
                                       * have; NULL: the folder needs none */
     int skip;                        /* layers at the end that are left out; 0: none, and the states
@@ -237,7 +239,8 @@ int prep_vae_by_class(const vae_class **out, const char *class, vc_err *err);
 extern const vae_class vae_builtin, vae_cogvideox, vae_hunyuan, vae_ltx, vae_ltx2, vae_wan,
                        vae_qwen_image, vae_kl, vae_flux2;
 extern const text_class text_builtin, text_t5, text_umt5, text_llama, text_llava, text_qwen2_5_vl,
-                        text_qwen3, text_qwen3_whole, text_mistral3, text_gemma3, text_clip;
+                        text_qwen3, text_qwen3_whole, text_qwen3_vl, text_mistral3, text_gemma3,
+                        text_clip;
 extern const vision_class vision_clip;
 
 #endif

@@ -261,7 +261,7 @@ static text_rule rule_of(const vprep *p, int slot, int max_length)
     const vc_text *t = &vc_family_texts(f->is, f->pipeline)[slot];
     const bool edits = p->c.train_mode == VC_MODE_EDIT;
     text_rule rule = { .max_length = t->max_length, .template = t->template, .crop = t->crop,
-                       .lead = t->lead, .chat = t->chat, .without = t->without,
+                       .lead = t->lead, .tail = t->tail, .chat = t->chat, .without = t->without,
                        .skip = t->skip, .clean = t->clean, .stripped = t->stripped,
                        .pooled_only = t->pooled_only,
                        .uncleaned = t->uncleaned, .masked = t->masked, .unpadded = t->unpadded,

@@ -11,8 +11,8 @@ static const vae_class *const vaes[] = { &vae_builtin, &vae_cogvideox, &vae_huny
                                          NULL };
 static const text_class *const texts[] = { &text_builtin, &text_t5, &text_umt5, &text_llama,
                                            &text_llava, &text_qwen2_5_vl, &text_qwen3,
-                                           &text_qwen3_whole, &text_mistral3, &text_gemma3,
-                                           &text_clip, NULL };
+                                           &text_qwen3_whole, &text_qwen3_vl, &text_mistral3,
+                                           &text_gemma3, &text_clip, NULL };
 
 static const vision_class *const visions[] = { &vision_clip, NULL };
 
@@ -130,8 +130,8 @@ int prep_family_by_version(prep_family *out, const char *word, vc_err *err)
     }
     *out = (prep_family){ 0 };
     return vc_fail(err, VC_EUSAGE, "--model_version %s: no model here has this version: original, "
-                   "edit, edit-2509, edit-2511, kontext, dev, klein-4b, klein-9b, z-image or the "
-                   "class of a pipeline expected, or give --model", word);
+                   "edit, edit-2509, edit-2511, kontext, dev, klein-4b, klein-9b, z-image, krea2 "
+                   "or the class of a pipeline expected, or give --model", word);
 }
 
 /* Why no family has this autoencoder. */
@@ -159,7 +159,7 @@ int prep_family_by_vae(prep_family *out, const char *class, int wanted, vc_err *
     const char *first = NULL;
 
     for (const vc_family *f = vc_families(); f->name; f++) {
-        if (!make_family(&p, f, NULL) || strcmp(f->vae, class) ||
+        if (f->by_model || !make_family(&p, f, NULL) || strcmp(f->vae, class) ||
             (wanted > 1 && count_texts(&p) < wanted))
             continue;
         if (first)

@@ -36,6 +36,8 @@ const llm_kind llm_llama = { .model_type = "llama" };
 const llm_kind llm_qwen2_5_vl = { .model_type = "qwen2_5_vl", .part = "text_config",
                                   .qkv_bias = true };
 const llm_kind llm_qwen3 = { .model_type = "qwen3", .head_norms = true, .head = 128 };
+const llm_kind llm_qwen3_vl = { .model_type = "qwen3_vl", .part = "text_config",
+                                .part_type = "qwen3_vl_text", .head_norms = true, .head = 128 };
 const llm_kind llm_mistral3 = { .model_type = "mistral3", .part = "text_config",
                                 .part_type = "mistral", .windowed = true };
 const llm_kind llm_llava = { .model_type = "llava", .part = "text_config", .part_type = "llama",

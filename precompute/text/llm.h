@@ -5,7 +5,8 @@
  * fewer key heads than query heads (Ainslie et al. 2023) and rotary positions (Su et al. 2021), and
  * SwiGLU (Shazeer 2020). Mistral has the same. Qwen2.5-VL's text part adds biases to q, k and v;
  * its rotary positions have three axes, which are equal for a text without a picture. Qwen3 has no
- * biases, and an RMSNorm of each head's queries and keys before their rotation (Henry et al. 2020).
+ * biases, and an RMSNorm of each head's queries and keys before their rotation (Henry et al. 2020);
+ * so has Qwen3-VL's text part, whose three axes are equal for a text too.
  *
  * The states are transformers' hidden_states[-1 - skip]: with a skip of 0 the output of the last
  * layer after the final norm, else the output of the last layer but `skip`, without a norm. The
@@ -44,7 +45,7 @@ typedef struct llm_kind {
                                                    * transformers' defaults, LLaMA's of 7 billion
                                                    * weights */
 } llm_kind;
-extern const llm_kind llm_llama, llm_qwen2_5_vl, llm_qwen3, llm_mistral3, llm_llava;
+extern const llm_kind llm_llama, llm_qwen2_5_vl, llm_qwen3, llm_qwen3_vl, llm_mistral3, llm_llava;
 
 /* Opens config.json of o->dir and the weights beside this file. Uses o's dir, dtype, device,
  * threads, weights, text.skip, text.taps, text.crop, and text.interleave, with which texts have

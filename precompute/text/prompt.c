@@ -116,12 +116,45 @@ static int64_t *mask_of(const text_enc *t, int i)
     return t->mask + (size_t)i * (size_t)t->length;
 }
 
+/* Does tokenizer_prompt's work on a text in a template whose end stays where the prompt is cut: the
+ * end's tokens are made apart, and stand in front of the padding. */
+static int tokens_with_tail(text_enc *t, const char *text, int64_t *ids, int64_t *mask, int *n,
+                            vc_err *err)
+{
+    const char *end = strstr(t->rule.template, "{}") + 2;
+    const int before = t->length - t->rule.tail;
+    int64_t *tail = NULL;
+    size_t tails = 0;
+    char *front = strndup(text, strlen(text) - strlen(end));
+
+    int rc = front ? tokenizer_prompt(t->tok, front, before, ids, mask, n, err)
+                   : vc_no_memory(err);
+    if (!rc)
+        rc = tokenizer_ids(t->tok, end, strlen(end), &tail, &tails, err);
+    if (!rc && tails != (size_t)t->rule.tail)
+        rc = vc_fail(err, VC_EMISMATCH, "this tokenizer makes %zu tokens of the template behind a "
+                     "prompt, not %d: give the tokenizer that this model was trained with, with "
+                     "all its special tokens", tails, t->rule.tail);
+    for (int i = *n; !rc && i < t->length; i++) {
+        const bool own = i < *n + t->rule.tail;
+        ids[i] = own ? tail[i - *n] : tokenizer_pad(t->tok);
+        mask[i] = own;
+    }
+    if (!rc)
+        *n += t->rule.tail;
+    free(front);
+    free(tail);
+    return rc;
+}
+
 /* Fills ids_of and mask_of prompt i; *n is the number of tokens before the padding. */
 static int tokens_of(text_enc *t, int i, const char *text, int *n, vc_err *err)
 {
     const bool scenes = t->tok && text_has_scenes(&t->rule, text);
     int64_t *ids = ids_of(t, i), *mask = mask_of(t, i);
 
+    if (t->tok && t->rule.tail)
+        return tokens_with_tail(t, text, ids, mask, n, err);
     if (t->tok && t->rule.chat)
         return tokenizer_chat(t->tok, text, t->length, ids, mask, n, err);
     if (t->tok)
@@ -465,6 +498,8 @@ vf_key text_prompt_key(const text_info *info, vc_dtype precision, vc_dtype store
     vf_hasher_int(&h, "max_length", rule->max_length);
     if (rule->crop)
         vf_hasher_int(&h, "crop", rule->crop);
+    if (rule->tail)
+        vf_hasher_int(&h, "tail", rule->tail);
     if (rule->clean)
         vf_hasher_int(&h, "clean", text_is_repaired(in->prompt) ? 2 : 1);
     else if (rule->uncleaned && text_is_clean(in->prompt))

@@ -1,5 +1,5 @@
-"""Decoders as text encoders: LLaMA (HunyuanVideo), Qwen2.5-VL's text part (Qwen-Image) and Qwen3
-(Z-Image).
+"""Decoders as text encoders: LLaMA (HunyuanVideo), Qwen2.5-VL's text part (Qwen-Image), Qwen3
+(Z-Image) and Qwen3-VL's text part (Krea 2).
 
 transformers encodes three texts of 5, 40 and 150 tokens in one batch, padded on the right and
 masked. `states_N` are the valid rows of hidden_states[-1], after the final norm; `skip2_N` are
@@ -74,6 +74,18 @@ def mistral_comfyui(out):
     golden.save(out / "mistral-comfyui.safetensors", t, config={}, weights=cut)
 
 
+def qwen3_vl():
+    """Qwen3VLModel, whose text part has Qwen3's layers and three axes of positions."""
+    vision = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=32,
+                  num_position_embeddings=16, deepstack_visual_indexes=[0])
+    rope = dict(rope_type="default", rope_theta=5000000.0, mrope_section=[4, 2, 2],
+                mrope_interleaved=True)
+    text = dict(**SIZES, rms_norm_eps=1e-6, rope_parameters=rope, head_dim=16,
+                tie_word_embeddings=False)
+    return transformers.Qwen3VLModel(
+        transformers.Qwen3VLConfig(text_config=text, vision_config=vision))
+
+
 def batch():
     """Returns the ids and the mask: words, then pads."""
     ids = np.zeros((len(LENGTHS), max(LENGTHS)), np.int64)
@@ -90,7 +102,7 @@ def states(model):
 
 def make(out):
     for name, build in (("llama", llama), ("llama3", llama3), ("qwen2.5-vl", qwen),
-                        ("qwen3", qwen3)):
+                        ("qwen3", qwen3), ("qwen3-vl", qwen3_vl)):
         model = build().eval().float()
         vision = [k for k in model.state_dict() if "visual" in k]
         weights = golden.fill_module(model, skip=vision)

@@ -6,13 +6,13 @@ empty thought, states of three layers and of padding; dev: padding in front, and
 of the prompt 1 with padding behind).
 
 `hunyuanvideo-llama`, `hunyuanvideo-clip`, `qwen-image-text`, `wan-text`, `flux-t5`, `ltx-text`,
-`ltx-condition-text`, `z-image-text`, `flux2-text` and `flux2-dev-text` hold a tiny encoder and its
-`tokenizer` (tokenizer.json) each, and of every prompt `prompts` [i]: `ids_i` and `mask_i` as the
-encoder got them, padded, and the pipeline's result: `states_i` [n,D], the rows that its mask
-leaves, or `pooled_i` [D]. `template` is the pipeline's own, or what the tokenizer makes of its
-`chat_template`, which has the parts of Qwen3's or Mistral's that a single prompt reaches.
+`ltx-condition-text`, `z-image-text`, `krea2-text`, `flux2-text` and `flux2-dev-text` hold a tiny
+encoder and its `tokenizer` (tokenizer.json) each, and of every prompt `prompts` [i]: `ids_i` and
+`mask_i` as the encoder got them, padded, and the pipeline's result: `states_i` [n,D], the rows that
+its mask leaves, or `pooled_i` [D]. `template` is the pipeline's own, or what the tokenizer makes of
+its `chat_template`, which has the parts of Qwen3's or Mistral's that a single prompt reaches.
 
-Of the 100 captions `captions`, most of them odd, those three hold `caption_ids` [100,512] and
+Of the 100 captions `captions`, most of them odd, those four hold `caption_ids` [100,512] and
 `caption_sums` [100,D]: the sums of a caption's states, row i times `row_weights` [i].
 
 The tokenizers are unigram models. Like a real one, a decoder's tokenizer has one piece for each
@@ -27,8 +27,8 @@ import tempfile
 import torch
 import transformers
 from diffusers import (Flux2KleinPipeline, Flux2Pipeline, FluxPipeline, HunyuanVideoPipeline,
-                       LTXConditionPipeline, LTXPipeline, QwenImagePipeline, WanPipeline,
-                       ZImagePipeline)
+                       Krea2Pipeline, LTXConditionPipeline, LTXPipeline, QwenImagePipeline,
+                       WanPipeline, ZImagePipeline)
 from diffusers.pipelines.flux2 import pipeline_flux2
 from diffusers.pipelines.hunyuan_video import pipeline_hunyuan_video
 from diffusers.pipelines.wan.pipeline_wan import prompt_clean
@@ -311,6 +311,58 @@ def z_image(out):
                 chat_template=CHAT)
 
 
+def krea2_pipeline(model, tok):
+    return Krea2Pipeline(scheduler=None, vae=None, text_encoder=model, tokenizer=tok,
+                         transformer=None)
+
+
+def krea2(out):
+    """The pipeline pads in front of the template's end, and its positions leave padding out; here
+    the padding is behind."""
+    special = ["<|im_start|>", "<|im_end|>", "<|endoftext|>"]
+    pipe = krea2_pipeline(None, None)
+    template = (pipe.prompt_template_encode_prefix + "{}" + pipe.prompt_template_encode_suffix)
+    pieces = sorted(set(words(template)) | set(LETTERS))
+    text = tokenizer_json(pieces, special, [None])
+    tok = tokenizer(text, "<|endoftext|>")
+    rope = dict(rope_type="default", rope_theta=5000000.0, mrope_section=[2, 1, 1],
+                mrope_interleaved=True)
+    sizes = dict(hidden_size=16, intermediate_size=16, num_attention_heads=2, num_hidden_layers=36,
+                 num_key_value_heads=1, head_dim=8, vocab_size=1 + len(pieces) + len(special),
+                 rms_norm_eps=1e-6, rope_parameters=rope, tie_word_embeddings=False)
+    vision = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=16,
+                  num_position_embeddings=16, deepstack_visual_indexes=[0])
+    model = transformers.Qwen3VLModel(
+        transformers.Qwen3VLConfig(text_config=sizes, vision_config=vision)).eval().float()
+    weights = golden.fill_module(model, skip=[k for k in model.state_dict() if "visual" in k])
+    pipe = krea2_pipeline(model, tok)
+    ids = {}
+    forward = model.forward
+
+    def record(*args, **kw):
+        own = kw["attention_mask"][0]
+        got, pads = kw["input_ids"][0][own], kw["input_ids"][0][~own]
+        pads = torch.full_like(pads, tok.pad_token_id)
+        ids.update(ids=torch.cat([got, pads]), mask=own.long().sort(descending=True).values)
+        return forward(*args, **kw)
+    model.forward = record
+
+    def encode(prompt):
+        states, mask = pipe.encode_prompt(prompt, device="cpu")
+        return states[0][mask[0]].flatten(1)
+
+    def tokens(prompt):
+        encode(prompt)
+        return ids["ids"], ids["mask"]
+    t, prompts = many(tokens, encode), PROMPTS + ODD
+    for i, prompt in enumerate(prompts):
+        t[f"states_{i}"] = encode(prompt)
+        t[f"ids_{i}"], t[f"mask_{i}"] = ids["ids"], ids["mask"]
+    golden.save(out / "krea2-text.safetensors", t, config=model.config.to_dict(),
+                weights=weights, tokenizer=text, prompts=json.dumps(prompts),
+                captions=json.dumps(captions()), template=template)
+
+
 def flux2(out):
     model, weights, text, tok = qwen3(16, 28, transformers.Qwen3ForCausalLM)
     pipe = Flux2KleinPipeline(scheduler=None, vae=None, text_encoder=model, tokenizer=tok,
@@ -390,5 +442,6 @@ def make(out):
     ltx(out, "ltx-text", LTXPipeline, 128)
     ltx(out, "ltx-condition-text", LTXConditionPipeline, 256)
     z_image(out)
+    krea2(out)
     flux2(out)
     flux2_dev(out)

@@ -56,7 +56,7 @@ static void pipelines_are_unique(void **state)
             assert_true(n < 64);
             seen[n++] = f->pipeline[i].class;
         }
-    assert_int_equal(n, 32);
+    assert_int_equal(n, 33);
 }
 
 static void encoders_of_families(void **state)
@@ -79,6 +79,8 @@ static void encoders_of_families(void **state)
     assert_true(p.vae == &vae_wan && p.text[0] == &text_umt5 && p.is->text[0].clean);
     assert_int_equal(prep_family_by_vae(&p, "AutoencoderKLQwenImage", 1, &err), 0);
     assert_true(p.vae == &vae_qwen_image && p.text[0] == &text_qwen2_5_vl && !p.text[1]);
+    assert_int_equal(prep_family_by_version(&p, "krea2", &err), 0);
+    assert_true(p.vae == &vae_qwen_image && p.text[0] == &text_qwen3_vl && !p.text[1]);
     assert_int_equal(prep_family_by_vae(&p, "AutoencoderKLFlux2", 1, &err), 0);
     assert_true(p.vae == &vae_flux2 && p.text[0] == &text_qwen3_whole && !p.text[1]);
     assert_fails(prep_family_by_vae(&p, "AutoencoderKL", 1, &err), VC_EUSAGE, &err,
@@ -148,6 +150,8 @@ static int page_has_texts(const cJSON *rows, const vc_family *f, const char *pip
         same_text(field(row, "each"), t[i].each);
         same_text(field(row, "without"), t[i].without);
         assert_int_equal(cJSON_GetNumberValue(cJSON_GetObjectItem(row, "crop")), t[i].crop);
+        const cJSON *tail = cJSON_GetObjectItem(row, "tail");
+        assert_int_equal(tail ? tail->valueint : 0, t[i].tail);
         n++;
     }
     return n;

@@ -16,7 +16,7 @@
 typedef struct model_row { const char *name; const llm_kind *kind; } model_row;
 static const model_row models[] = {
     { "llama", &llm_llama }, { "llama3", &llm_llama }, { "qwen2.5-vl", &llm_qwen2_5_vl },
-    { "qwen3", &llm_qwen3 },
+    { "qwen3", &llm_qwen3 }, { "qwen3-vl", &llm_qwen3_vl },
 };
 enum { MODELS = sizeof models / sizeof *models };
 

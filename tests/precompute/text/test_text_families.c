@@ -107,6 +107,8 @@ static void equals_pipelines(void **state)
         { "ltx-condition-text", "ltx-video", "<pad>", 0, &text_t5, 16, SHARP,
           "LTXConditionPipeline" },
         { "z-image-text", "z-image", "<|endoftext|>", 0, &text_qwen3, 32, 1, NULL },
+        { "krea2-text", "krea2", "<|endoftext|>", 0, &text_qwen3_vl, 192, 1.25 * DEEP,
+          NULL },
         { "flux2-text", "flux2", "<|endoftext|>", 0, &text_qwen3_whole, 48, DEEP, NULL },
         { "flux2-dev-text", "flux2", "<pad>", 0, &text_mistral3, 48, DEEP, "Flux2Pipeline" },
     };
@@ -173,6 +175,7 @@ static void equals_on_captions(void **state)
 {
     static const slot_row rows[] = {
         { "z-image-text", "z-image", "<|endoftext|>", 0, &text_qwen3, 32, 1, NULL },
+        { "krea2-text", "krea2", "<|endoftext|>", 0, &text_qwen3_vl, 192, 1, NULL },
         { "flux2-text", "flux2", "<|endoftext|>", 0, &text_qwen3_whole, 48, 1, NULL },
         { "flux2-dev-text", "flux2", "<pad>", 0, &text_mistral3, 48, 1, "Flux2Pipeline" },
     };
@@ -188,7 +191,7 @@ static void equals_on_captions(void **state)
         o.text = tf_pipeline_rule(rows[k].family, rows[k].pipeline, rows[k].slot);
         cJSON *list = cJSON_Parse(vf_safetensors_meta(f.gold, "captions"));
         int64_t dim[8];
-        float *weights = golden_values(f.gold, "row_weights", dim), sums[MANY * 48];
+        float *weights = golden_values(f.gold, "row_weights", dim), sums[MANY * 192];
         float *want = golden_values(f.gold, "caption_sums", dim);
         tf_put_tokenizer(&f, rows[k].pad);
         assert_ok(text_open(&t, rows[k].class, &o, &info, &err), &err);
@@ -397,9 +400,12 @@ static void put_embedding(const char *dir, const char *model_type, int64_t vocab
     vc_err err = { 0 };
 
     assert_ok(vc_mkdirs(dir, &err), &err);
-    snprintf(config, sizeof config, "{\"model_type\": \"%s\", \"hidden_size\": 8, "
+    const bool part = !strcmp(model_type, "qwen3_vl");
+    snprintf(config, sizeof config, "{\"model_type\": \"%s\", %s\"hidden_size\": 8, "
              "\"intermediate_size\": 8, \"num_hidden_layers\": 1, \"num_attention_heads\": 1, "
-             "\"vocab_size\": %lld}", model_type, (long long)vocab);
+             "\"vocab_size\": %lld}%s", model_type,
+             part ? "\"text_config\": {\"model_type\": \"qwen3_vl_text\", " : "",
+             (long long)vocab, part ? "}" : "");
     tf_put_text(dir, "config.json", config);
     assert_ok(vf_safetensors_write(file, &t, 1, NULL, 0, &err), &err);
     free(values);
@@ -428,6 +434,7 @@ static void real_crop(const text_class *class, const char *family, const char *m
     encoder_opts o = { .dir = dir, .tokenizer = dir, .text = tf_rule(family, 0), .dtype = VC_F32,
                        .device = golden_device(), .threads = 1 };
     o.text.skip = 1;
+    memset(o.text.taps, 0, sizeof o.text.taps);
     if (o.text.chat)
         tf_put_text(dir, "chat_template.jinja", o.text.chat);
     assert_ok(text_open(&t, class, &o, &info, &err), &err);
@@ -455,6 +462,7 @@ static void qwen_crop(void **state)
 static void qwen3_lead(void **state)
 {
     (void)state;
+    real_crop(&text_qwen3_vl, "krea2", "qwen3_vl", "qwen2.5", "<|endoftext|>", 151936);
     real_crop(&text_qwen3, "z-image", "qwen3", "qwen2.5", "<|endoftext|>", 151936);
 }
 
