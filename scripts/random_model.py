@@ -10,13 +10,13 @@ OUT has all parts, as vprep and vtrain read them, unless --parts names fewer. SI
 (latent_concat), skyreels-i2v; of LTX-Video ltx-2b, ltx-13b; of LTX-2 ltx-2.0, ltx-2.3 (without the
 autoencoder of sound and the vocoder); of Wan 2.1 wan-1.3b, wan-14b; of FLUX.1 flux-dev,
 flux-schnell; of FLUX.2 flux2-klein-4b, flux2-klein-9b, flux2-dev; qwen is Qwen-Image, z-image is
-Z-Image; qwen-edit-toy is Qwen-Image-Edit's (Plus) with its processor; ltx-2-toy, z-image-toy,
-flux2-toy, flux2-dev-toy and qwen-edit-toy are as small as a demonstration needs. Names and shapes
+Z-Image, krea2 is Krea 2; qwen-edit-toy is Qwen-Image-Edit's (Plus) with its processor; ltx-2-toy, z-image-toy,
+krea2-toy, flux2-toy, flux2-dev-toy and qwen-edit-toy are as small as a demonstration needs. Names and shapes
 are those of diffusers and transformers (instantiated without memory), values are uniform with a
 spread that keeps activations near 1. Large parts are sharded at 5 GB as the hub has them, and a
 piece of a tensor is in memory at a time. T5-XXL in bf16 takes 9.5 GB, LLaMA-3-8B 15 GB, the
-transformers of FLUX.2 klein 7.8 and 18.2 GB, Z-Image 12.3 GB, of FLUX.1 23.8 GB, HunyuanVideo 25.6
-GB, Wan 14B 28.6 GB, LTX-2 38 GB (its Gemma 3 another 23.5 GB), Qwen-Image 40.9 GB and FLUX.2-dev
+transformers of FLUX.2 klein 7.8 and 18.2 GB, Z-Image 12.3 GB, of FLUX.1 23.8 GB, HunyuanVideo and Krea 2
+25.6 GB each, Wan 14B 28.6 GB, LTX-2 38 GB (its Gemma 3 another 23.5 GB), Qwen-Image 40.9 GB and FLUX.2-dev
 64.4 GB and 47 GB for its text: delete OUT afterwards. With --sparse all values are zeros that take
 no space on the disk, for vtrain --dry_run. The tokenizer is --tokenizer (spiece.model, or LLaMA's
 tokenizer.json), else a tiny one.
@@ -78,6 +78,11 @@ SIZES = {
     "z-image": ("z-image", dict(n_layers=30)),
     "z-image-toy": ("z-image-toy", dict(n_layers=2, n_refiner_layers=1, dim=96, n_heads=3,
                                         n_kv_heads=3, cap_feat_dim=64, axes_dims=(8, 12, 12))),
+    "krea2": ("krea2", dict(num_layers=28)),
+    "krea2-toy": ("krea2-toy", dict(
+        num_layers=2, num_attention_heads=4, num_key_value_heads=2, attention_head_dim=32,
+        intermediate_size=256, text_hidden_dim=32, text_num_attention_heads=2,
+        text_num_key_value_heads=2, text_intermediate_size=64, axes_dims_rope=(8, 12, 12))),
     "flux2-klein-4b": ("flux2", dict(num_layers=5, num_single_layers=20, num_attention_heads=24,
                                      joint_attention_dim=7680, guidance_embeds=False)),
     "flux2-klein-9b": ("flux2-9b", dict(num_layers=8, num_single_layers=24, num_attention_heads=32,
@@ -120,6 +125,19 @@ QWEN3 = ("Qwen3Model", dict(
 QWEN3_TOY = ("Qwen3Model", dict(QWEN3[1], hidden_size=64, intermediate_size=128,
                                 num_attention_heads=4, num_key_value_heads=2, num_hidden_layers=3,
                                 head_dim=16, vocab_size=512))
+QWEN3_VL_TEXT = dict(
+    hidden_size=2560, intermediate_size=9728, num_attention_heads=32, num_key_value_heads=8,
+    num_hidden_layers=36, head_dim=128, vocab_size=151936, rms_norm_eps=1e-6,
+    tie_word_embeddings=True, rope_parameters=dict(rope_type="default", rope_theta=5e6,
+                                                   mrope_section=[24, 20, 20],
+                                                   mrope_interleaved=True))
+QWEN3_VL = ("Qwen3VLModel", dict(
+    text_config=QWEN3_VL_TEXT, vision_config=dict(
+        depth=1, hidden_size=128, intermediate_size=128, num_heads=2, out_hidden_size=2560,
+        num_position_embeddings=16, deepstack_visual_indexes=[0])))
+QWEN3_VL_TOY = ("Qwen3VLModel", dict(QWEN3_VL[1], text_config=dict(
+    QWEN3_VL_TEXT, hidden_size=32, intermediate_size=64, num_attention_heads=4,
+    num_key_value_heads=2, head_dim=16, vocab_size=512)))
 QWEN3_8B = ("Qwen3ForCausalLM", dict(QWEN3[1], hidden_size=4096, intermediate_size=12288,
                                      tie_word_embeddings=False))
 MISTRAL3 = ("Mistral3ForConditionalGeneration", dict(
@@ -297,6 +315,15 @@ FAMILIES["flux2-toy"] = dict(
 FAMILIES["flux2-dev-toy"] = dict(FAMILIES["flux2-dev"],
                                  vae_config=FAMILIES["flux2-toy"]["vae_config"],
                                  text={"text_encoder": MISTRAL3_TOY})
+FAMILIES["krea2"] = dict(
+    FAMILIES["qwen-image"], pipeline=lambda size: "Krea2Pipeline",
+    transformer="Krea2Transformer2DModel", text={"text_encoder": QWEN3_VL},
+    scheduler_config=lambda size: dict(use_dynamic_shifting=True, base_shift=0.5, max_shift=1.15,
+                                       base_image_seq_len=256, max_image_seq_len=6400),
+    tokenizer_golden="krea2-text")
+FAMILIES["krea2-toy"] = dict(
+    FAMILIES["krea2"], text={"text_encoder": QWEN3_VL_TOY},
+    vae_config=lambda size: dict(base_dim=16, dim_mult=[1, 2, 2, 2], num_res_blocks=1))
 FAMILIES["z-image-toy"] = dict(FAMILIES["z-image"], vae_config=toy_vae,
                                text={"text_encoder": QWEN3_TOY})
 

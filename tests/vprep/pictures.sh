@@ -51,6 +51,13 @@ has '"class":"T5EncoderModel"' flux.lmdb && has '"max_length":512,"width":16' fl
 check "show flux" 0 vlat show flux.lmdb 000000000000/000
 stdout_has 'pooled f16 \[32\]' && stdout_has 'prompt_embeds f16 \[512,16\]'
 
+pictures krea2 Krea2Pipeline 16
+has '"family": "krea2"' krea2.lmdb
+has '"class":"AutoencoderKLQwenImage"' krea2.lmdb
+has '"class":"Qwen3VLModel"' krea2.lmdb && has '"max_length":512,"width":192' krea2.lmdb
+check "show krea2" 0 vlat show krea2.lmdb 000000000000/000
+stdout_has 'prompt_embeds f16 \[[0-9]\{1,2\},192\]'          # 12 states of a token
+
 pictures z-image ZImagePipeline 4
 has '"family": "z-image"' z-image.lmdb
 has '"class":"AutoencoderKL"' z-image.lmdb && has '"channels":4,"ratio":\[1,8,8\]' z-image.lmdb

@@ -162,9 +162,10 @@ void pipeline_goldens_check(const char *dir, toy (*toy_of)(const char *path), co
         vf_safetensors *gold = golden_open(*goldens);
         vc_err err = { 0 };
         pipeline_set_make(toy_of(path), gold, 1);
-        char *more = vc_format("--validation_steps 1 --num_inference_steps %s --guidance_scale %s",
-                               vf_safetensors_meta(gold, "steps"),
-                               vf_safetensors_meta(gold, "guidance"));
+        const char *flags = vf_safetensors_meta(gold, "flags");
+        char *more = vc_format("--validation_steps 1 --num_inference_steps %s --guidance_scale %s "
+                               "%s", vf_safetensors_meta(gold, "steps"),
+                               vf_safetensors_meta(gold, "guidance"), flags ? flags : "");
         assert_ok(pipeline_run(dir, *goldens, model, more, &err), &err);
         vf_safetensors_close(pipeline_sample_check(out, gold));
         vf_safetensors_close(gold);
