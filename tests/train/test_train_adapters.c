@@ -37,13 +37,15 @@ static const char *const packed[] = {
 
 static void test_same(void **state)
 {
+    /* Two ranks add the gradients of two micro-batches, one rank adds to them; a sum of more terms
+     * than a kernel's step (AVX2: fewer than the 256 inputs here) is added in parts there. */
     static const run_way ways[] = {
         { 1, 0, "whole", "", 0 },
         { 1, 2, "resumed", "", 0 },
         { 1, 0, "parts", "--train_batch_size 1", 1e-4 },
         { 1, 0, "recomputed", "--gradient_checkpointing", 0 },
-        { 2, 0, "ranks", "", 0 },
-        { 2, 2, "moved", "", 0 },
+        { 2, 0, "ranks", "", 1e-6 },
+        { 2, 2, "moved", "", 1e-6 },
         { 2, 0, "zero2", "--parallel zero2", 1e-4 },
         { 2, 0, "shared", "--sp 2", 1e-4 },
         { 2, 2, "split", "--train_batch_size 1 --parallel fsdp", 1e-4 },
