@@ -217,16 +217,19 @@ static void drop_entry(vtrain_targets *t, int i)
  * ff.0 or img_mlp.2, which matches no module. False: the entry is no such name. */
 static bool feed_forward(char name[MAX_PATH], const char *entry, const char *const *modules)
 {
+    static const char *const ours[][2] = { { ".net.0.proj", ".net.2" },
+                                           { ".linear_in", ".linear_out" } };    /* FLUX.2's */
     const size_t n = strlen(entry);
     if (n < 3 || n > MAX_PATH - sizeof ".net.0.proj")
         return false;
     if (strcmp(entry + n - 2, ".0") && strcmp(entry + n - 2, ".2"))
         return false;
-    snprintf(name, MAX_PATH, "%.*s.net%s", (int)(n - 2), entry,
-             entry[n - 1] == '0' ? ".0.proj" : ".2");
-    for (; *modules; modules++)
-        if (matches_entry(*modules, name))
-            return true;
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
+        snprintf(name, MAX_PATH, "%.*s%s", (int)(n - 2), entry, ours[i][entry[n - 1] != '0']);
+        for (const char *const *m = modules; *m; m++)
+            if (matches_entry(*m, name))
+                return true;
+    }
     return false;
 }
 
