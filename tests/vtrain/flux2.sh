@@ -21,6 +21,22 @@ for module in transformer_blocks.0.attn.{to_q,to_k,to_v,to_out.0} \
 done
 decoded 2
 
+# ---- a distilled model's samples are unguided, as in its pipeline, unless a flag guides them ----
+cp -r m distilled
+sed -i 's/{/{"is_distilled": true, /' distilled/model_index.json
+mv shown kept
+sample() {
+    expect 0 . vtrain --latents a --model distilled --output_dir shown "${lora[@]}" --threads 1 \
+        --max_train_steps 1 --validation_steps 1 --num_inference_steps 2 "$@"
+}
+sample
+guided_at 1 1 1
+rm -r shown
+sample --guidance_scale 3
+guided_at 1 3 1
+rm -r shown
+mv kept shown
+
 # ---- the names of other programs: of musubi-tuner, of ComfyUI ----
 same_loras shown/checkpoint-2
 grep -aq '"lora_unet_double_blocks_0_img_attn_qkv.lora_down.weight"' \

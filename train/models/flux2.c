@@ -92,6 +92,7 @@ typedef struct flux2 {
     int64_t heads, head, dual, single, in_channels, out_channels, text, time, axis[AXES];
     double mlp_ratio, theta;
     bool guidance;
+    bool distilled;                           /* the pipeline's field: samples are unguided */
     int axes;
     int64_t noisy, picture;                   /* the noisy tokens in the step in progress, and those
                                                * with the references' */
@@ -120,6 +121,7 @@ static const vf_config_row config_rows[] = {
     VF_INTS(flux2, axis, axes, "axes_dims_rope", AXES, 2, 256),
     VF_NUM(flux2, theta, "rope_theta", 2000, 1, 1e9),
     VF_FLAG(flux2, guidance, "guidance_embeds", true),
+    VF_FLAG(flux2, distilled, "is_distilled", false),
     VF_ONLY_NUM("eps", 1e-6),
     { 0 }
 };
@@ -162,6 +164,7 @@ static void flux2_fit(const void *model, vtrain_fit *fit)
     *fit = (vtrain_fit){ .channels = (int)m->in_channels, .n_texts = 1, .text_width = { m->text },
                          .references = ((1u << VC_REFERENCES) - 1) << VC_ROLE_REFERENCE,
                          .mult = { 1, 1, 1 }, .guidance = m->guidance,
+                         .unguided = m->distilled && !m->guidance,
                          .blocks = (int)(m->dual + m->single) };
 }
 

@@ -351,7 +351,8 @@ int vtrain_weights_boundary(double *at, const char *model, vc_err *err)
 
 /* *class is a copy of _class_name in model/model_index.json, malloc'ed; "" where the file is
  * missing. */
-static int read_class(char **class, const char *model, vc_err *err)
+/* *distilled is the pipeline's field is_distilled: no second prompt guides its samples. */
+static int read_class(char **class, bool *distilled, const char *model, vc_err *err)
 {
     const char *s = "";
     cJSON *o;
@@ -359,9 +360,17 @@ static int read_class(char **class, const char *model, vc_err *err)
     if (!rc && o)
         rc = vc_context(err, vf_json_str_opt(o, "_class_name", &s, err), "%s/%s", model,
                         index_file);
+    *distilled = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(o, "is_distilled"));
     *class = rc ? NULL : strdup(s);
     cJSON_Delete(o);
     return rc || *class ? rc : vc_no_memory(err);
+}
+
+/* Adds a field that is true, unless config has it. */
+static int imply(cJSON *config, const char *field, vc_err *err)
+{
+    const bool has = cJSON_HasObjectItem(config, field);
+    return has || cJSON_AddTrueToObject(config, field) ? 0 : vc_no_memory(err);
 }
 
 int vtrain_weights_pipeline(const vc_pipeline **out, cJSON *config, const vtrain_family *family,
@@ -369,11 +378,13 @@ int vtrain_weights_pipeline(const vc_pipeline **out, cJSON *config, const vtrain
 {
     const vc_family *f = vc_family_of_transformer(family->class_name);
     char *class = NULL;
-    int rc = model && f ? read_class(&class, model, err) : 0;
+    bool distilled = false;
+    int rc = model && f ? read_class(&class, &distilled, model, err) : 0;
     const vc_pipeline *p = class ? vc_family_pipeline(f, class) : NULL;
-    if (p && p->flag && !cJSON_HasObjectItem(config, p->flag) &&
-        !cJSON_AddTrueToObject(config, p->flag))
-        rc = vc_no_memory(err);
+    if (!rc && p && p->flag)
+        rc = imply(config, p->flag, err);
+    if (!rc && distilled)
+        rc = imply(config, "is_distilled", err);
     free(class);
     if (!p && f && f->pipeline[0].class)
         p = vf_transformer_pipeline(f, config);

@@ -22,8 +22,9 @@ int vtrain_weights_open(vtrain_weights **out, const char *model, const char *nam
                         const char *transformer, vc_dtype held, const char *preset, vc_err *err);
 void vtrain_weights_close(vtrain_weights *w);               /* NULL is fine */
 /* *out is the pipeline in model/model_index.json, else vf_transformer_pipeline; NULL for a family
- * that has none. Sets the field that this pipeline implies (vc_pipeline.flag) in config, the
- * config.json of a transformer of this family, unless config has the field. model may be NULL. */
+ * that has none. Sets the field that this pipeline implies (vc_pipeline.flag), and is_distilled
+ * where model_index.json has it, in config, the config.json of a transformer of this family, unless
+ * config has the field. model may be NULL. */
 int vtrain_weights_pipeline(const vc_pipeline **out, cJSON *config, const vtrain_family *family,
                             const char *model, vc_err *err);
 const cJSON *vtrain_weights_config(const vtrain_weights *w);
