@@ -1,8 +1,8 @@
 """LTX-2's single files as its authors have them: the transformer, the video's autoencoder and the
 connectors of the goldens vae_ltx2_*, ltx2-* and ltx2-connectors-* in one file, whose metadata have
-the authors' configuration (`their_config`). The rest is as in first.py. diffusers' own conversions,
-and for the connectors and names of 2.3 that of its scripts/convert_ltx2_to_diffusers.py, have to
-find every name.
+the authors' configuration (`their_config`). The rest is as in first.py. diffusers' own conversions
+have to find every name of the transformer and the autoencoder; those of the connectors are the
+names of its scripts/convert_ltx2_to_diffusers.py.
 """
 import json
 import re
