@@ -11,7 +11,6 @@ const vc_foreign vc_program_flags[] = {
     ONLY("video|v", "ltx2_mode ltx_mode", "of LTX-2 the video alone is trained, and no sound"),
     NONE(1, "ltx_version ltx_version_check_mode", "the version is read from the model's folder"),
     NONE(0, "gemma_load_in_8bit gemma_load_in_4bit", "text encoders compute in bf16"),
-    NONE(1, "gemma_root gemma_safetensors", "texts are encoded by vprep: --text_encoder PATH"),
     REFUSED(0, "separate_audio_buckets ltx2_audio_video ltx2_audio_*", "no sound is trained: leave "
             "it out"),
     REFUSED(1, "lora_target_preset", "write the modules: --target_name "
