@@ -7,7 +7,7 @@
 #include "formats/tensors/model_parts.h"
 
 enum { LEVELS = 8, MOST_LAYERS = 64, HEADS = 32, CAPTION = 3840, CONNECTOR_HEAD = 128,
-       CONNECTOR_ROWS = 4096 };
+       CONNECTOR_ROWS = 4096, MOST_SIZE = 1 << 24 };
 
 /* ---- names ---- */
 
@@ -126,6 +126,10 @@ static int read_theirs(cJSON **all, const cJSON **section, const vf_model *m, co
     int rc = text ? vf_json_parse(all, text, strlen(text), err) : 0;
     if (!rc && cJSON_HasObjectItem(*all, name))
         rc = vf_json_obj(*all, name, section, err);
+    if (rc) {
+        cJSON_Delete(*all);
+        *all = NULL;
+    }
     return vc_context(err, rc, "\"config\" in the metadata");
 }
 
@@ -150,6 +154,13 @@ static bool add_number(cJSON *config, const char *field, int64_t n)
 {
     return cJSON_HasObjectItem(config, field) ||
            cJSON_AddNumberToObject(config, field, (double)n);
+}
+
+/* A size in the authors' configuration; 0: v is none. */
+static int64_t size_in(const cJSON *v)
+{
+    return cJSON_IsNumber(v) && v->valuedouble >= 1 && v->valuedouble <= MOST_SIZE
+               ? (int64_t)v->valuedouble : 0;
 }
 
 static bool add_flag(cJSON *config, const char *field, bool value)
@@ -206,9 +217,8 @@ static bool add_transformer(cJSON *config, const vf_model *m, const cJSON *their
     bool ok = copy_fields(config, theirs, transformer_fields) &&
               add_precision(config, theirs) && add_limits(config, theirs) &&
               add_number(config, "num_attention_heads", of_gates ? of_gates : HEADS);
-    const double heads = ok ? cJSON_GetNumberValue(cJSON_GetObjectItem(config,
-                                                                       "num_attention_heads")) : 0;
-    const int64_t n = heads >= 1 && heads <= (double)width ? (int64_t)heads : 1;
+    const int64_t heads = ok ? size_in(cJSON_GetObjectItem(config, "num_attention_heads")) : 0;
+    const int64_t n = heads && heads <= width ? heads : 1;
 
     ok = ok && add_number(config, "attention_head_dim", width / n) &&
          add_number(config, "audio_num_attention_heads", n) &&
@@ -443,13 +453,6 @@ static const copied connector_fields[] = {
     { 0 }
 };
 
-/* A number of the fields so far; 0: there is none. */
-static double number_of(const cJSON *config, const char *field)
-{
-    const cJSON *v = cJSON_GetObjectItem(config, field);
-    return cJSON_IsNumber(v) ? v->valuedouble : 0;
-}
-
 /* Adds the fields of one stream, as far as the file has its connector. Both streams have as many
  * heads where nothing else is known. */
 static bool add_connector(cJSON *config, const vf_model *m, const char *stream)
@@ -473,11 +476,11 @@ static bool add_connector(cJSON *config, const vf_model *m, const char *stream)
         snprintf(name, sizeof name, "%s_connector.transformer_blocks.%d.attn1.to_q.weight", stream,
                  layers);
     while (has(m, name) && ++layers < MOST_LAYERS);
-    const double given = number_of(config, field[0]);
-    const double heads = number_of(config, "video_connector_num_attention_heads");
-    const int64_t dim = gates ? width / gates : given >= 1 ? (int64_t)given
-                        : heads >= 1 && heads <= (double)width ? width / (int64_t)heads
-                        : CONNECTOR_HEAD;
+    const int64_t given = size_in(cJSON_GetObjectItem(config, field[0]));
+    const int64_t heads = size_in(cJSON_GetObjectItem(config,
+                                                      "video_connector_num_attention_heads"));
+    const int64_t dim = gates && gates <= width ? width / gates : given ? given
+                        : heads && heads <= width ? width / heads : CONNECTOR_HEAD;
     return add_number(config, field[0], dim) && add_number(config, field[1], width / dim) &&
            add_number(config, field[2], layers) && add_number(config, field[3], registers) &&
            add_flag(config, field[4], gates > 0);
@@ -492,8 +495,8 @@ static bool add_projection(cJSON *config, const vf_model *m)
     const int64_t width = size_of(m, both ? two : one, 0), all = size_of(m, both ? two : one, 1);
     if (!width)
         return true;
-    const double wide = number_of(config, "caption_channels");
-    const int64_t channels = !both ? width : wide >= 1 ? (int64_t)wide : CAPTION;
+    const int64_t wide = size_in(cJSON_GetObjectItem(config, "caption_channels"));
+    const int64_t channels = !both ? width : wide ? wide : CAPTION;
     cJSON_DeleteItemFromObjectCaseSensitive(config, "caption_channels");
     bool ok = add_number(config, "caption_channels", channels) &&
               add_number(config, "text_proj_in_factor", all / channels) &&
@@ -509,9 +512,8 @@ static bool add_base(cJSON *config, const cJSON *theirs)
 {
     const cJSON *list = theirs ? cJSON_GetObjectItemCaseSensitive(theirs,
                                          "connector_positional_embedding_max_pos") : NULL;
-    const cJSON *first = cJSON_GetArrayItem(list, 0);
-    return add_number(config, "connector_rope_base_seq_len",
-                      cJSON_IsNumber(first) ? (int64_t)first->valuedouble : CONNECTOR_ROWS);
+    const int64_t rows = size_in(cJSON_GetArrayItem(list, 0));
+    return add_number(config, "connector_rope_base_seq_len", rows ? rows : CONNECTOR_ROWS);
 }
 
 int vf_ltx2_connectors_config(cJSON *config, const vf_model *m, vc_err *err)

@@ -1,6 +1,6 @@
-/* test_component.c - config.json of single files of FLUX.2, Z-Image, Qwen3 and Mistral 3: the sizes
- * of tensors by diffusers' and by the first authors' names, and a config.json beside the file, which
- * comes before them. */
+/* test_component.c - config.json of single files of FLUX.2, Z-Image, Qwen3, Mistral 3 and Gemma 3:
+ * the sizes of tensors by diffusers' and by the first authors' names, and a config.json beside the
+ * file, which comes before them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -72,6 +72,18 @@ static const struct { vf_view v[MOST]; const char *config; } rows[] = {
     { { T("single_stream_modulation.lin.weight", 2, 6, 2), T("txt_in.weight", 2, 2, 9),
         T("guidance_in.in_layer.weight", 2, 2, 2) },
       "{\"_class_name\":\"Flux2\",\"model_type\":\"dev\",\"joint_attention_dim\":9}" },
+    { { T("model.embed_tokens.weight", 2, 20, 16), T("model.layers.0.mlp.gate_proj.weight", 1, 24),
+        T("model.layers.0.self_attn.q_proj.weight", 1, 32),
+        T("model.layers.1.self_attn.q_proj.weight", 1, 32),
+        T("model.layers.0.self_attn.k_proj.weight", 1, 16),
+        T("model.layers.0.self_attn.q_norm.weight", 1, 8),
+        T("model.layers.0.pre_feedforward_layernorm.weight", 1, 16), T("spiece_model", 1, 9) },
+      "{\"model_type\":\"gemma3_text\",\"hidden_activation\":\"gelu_pytorch_tanh\","
+      "\"rms_norm_eps\":1e-6,\"query_pre_attn_scalar\":256,\"sliding_window\":1024,"
+      "\"rope_theta\":1000000,\"rope_local_base_freq\":10000,"
+      "\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":8},\"hidden_size\":16,"
+      "\"vocab_size\":20,\"intermediate_size\":24,\"head_dim\":8,\"num_attention_heads\":4,"
+      "\"num_key_value_heads\":2,\"num_hidden_layers\":2}" },
     { { LEVEL("0", 4, 2), LEVEL("1", 6, 3), LEVEL("2", 8, 5), LEVEL("3", 8, 7),
         T("bn.running_mean", 1, 8), T("decoder.conv_in.weight", 2, 3, 2),
         T("encoder.down.0.block.0.norm1.weight", 1, 4) },

@@ -234,12 +234,46 @@ static void refuses(void **state)
     free(file);
 }
 
+/* A configuration that is damaged, or has sizes that no model has, is refused or without effect. */
+static void damaged_configurations(void **state)
+{
+    static const struct { const char *config; bool reads; } rows[] = {
+        { "{", false }, { "{\"transformer\":3,\"vae\":[]}", false },
+        { "{\"transformer\":{\"num_attention_heads\":1e300,\"caption_channels\":-1,"
+          "\"connector_attention_head_dim\":1e300,\"connector_positional_embedding_max_pos\":"
+          "[1e300]},\"vae\":{\"decoder_blocks\":[3,[\"compress_all\",4],[]]}}", true },
+        { "[]", true },
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char *from = file_of(1, "whole"), path[700];
+        vf_view v[MOST];
+        vf_safetensors *f;
+        vc_err err = { 0 };
+        snprintf(path, sizeof path, "%s-%zu.safetensors", from, i);
+        assert_ok(vf_safetensors_open(&f, from, &err), &err);
+        for (int k = 0; k < vf_safetensors_count(f); k++)
+            v[k] = *vf_safetensors_at(f, k);
+        const vf_meta meta = { "config", rows[i].config };
+        assert_ok(vf_safetensors_write(path, v, vf_safetensors_count(f), &meta, 1, &err), &err);
+        vf_safetensors_close(f);
+        for (int k = 0; k < PARTS; k++) {
+            cJSON *o = NULL;
+            const int rc = vf_component_config(&o, path, parts[k].slot, NULL, &err);
+            assert_int_equal(rc == 0, rows[i].reads);
+            assert_true(rc == 0 || strstr(err.text, "config"));
+            cJSON_Delete(o);
+        }
+        free(from);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_file), cmocka_unit_test(files_of_components),
         cmocka_unit_test(untold), cmocka_unit_test(heads), cmocka_unit_test(same_pixels),
-        cmocka_unit_test(refuses),
+        cmocka_unit_test(refuses), cmocka_unit_test(damaged_configurations),
     };
     return cmocka_run_group_tests_name("first_ltx2", tests, NULL, NULL);
 }

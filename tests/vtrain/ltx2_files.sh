@@ -47,6 +47,8 @@ for v in 20 23; do
     cp -r m$v/text_encoder gemma$v
     cp m$v/tokenizer/* gemma$v
     expect 0 '0 encoded, 4 reused' prep --model $file --text_encoder gemma$v --out b$v
+    expect 0 '0 encoded, 4 reused' prep --model $file --tokenizer gemma$v --out b$v \
+        --text_encoder gemma$v/*.safetensors
 
     # ---- what is missing is named ----
     expect 2 'no folder connectors.*or --connectors' prep --vae $file "${texts[@]}" --out none
