@@ -295,8 +295,8 @@ const vc_foreign vc_refused_flags[] = {
             "give vprep a shorter list, or let vlat select from a dataset"),
     REFUSED(1, "data_merge_path preprocess.* data_root instance_data_root dataset_config "
             "dataset_file video_column "
-            "image_column dataset data_backend_config instance_data_dir "
-            "data_df_path jsonl_for_train eval_datasets datasets directory cond_image_column "
+            "dataset data_backend_config instance_data_dir "
+            "data_df_path jsonl_for_train eval_datasets datasets directory "
             "conditioning_image_column input_file output_file base_dir video_path", LIST),
     REFUSED(1, "data_path", "write --latents DATASET, which vprep makes of the clips in --meta "
             "PATH"),

@@ -16,6 +16,7 @@ static const struct { const char *names; vc_input_kind kind; const char *say; } 
     { "end_image", VC_INPUT_LAST, NULL },
     { "control_video", VC_INPUT_CONTROL, NULL },
     { "edit_image kontext_images", VC_INPUT_REFERENCES, NULL },
+    { "flux_fill_image flux_fill_mask", VC_INPUT_FILL, NULL },
 
     /* Wan */
     REFUSED("reference_image", NOT_TRAINED("the reference picture of Fun-Control 1.1 and 2.2")
@@ -51,8 +52,6 @@ static const struct { const char *names; vc_input_kind kind; const char *say; } 
     REFUSED("value_controller_*", PLAIN("a value controller (AttriCtrl)")),
     REFUSED("step1x_*", PLAIN("Step1X-Edit")),
     REFUSED("nexus_gen_*", PLAIN("Nexus-Gen")),
-    REFUSED("flux_fill_*", "FLUX.1 Fill is trained here with --train_mode inpaint and masks that "
-            "the column mask_file_path names"),
     REFUSED("flux_redux_*", PLAIN("FLUX.1 Redux")),
     REFUSED("insert_anything_*", PLAIN("Insert Anything")),
     REFUSED("template_inputs extra_text_embedding negative_extra_text_embedding kv_cache "

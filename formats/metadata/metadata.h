@@ -21,9 +21,9 @@
  *   state.json or dataset_dict.json (datasets' save_to_disk), else .parquet, .arrow and .feather
  *       files in the folder or below: all of one split, of several splits those of train
  * Columns of a list:
- *   medium    the first column that is not empty of file_path, video, image, media_path, file_name,
- *             then those of file_keys, then, in upper or lower case, all of these, video_path,
- *             image_path, mp4, path; a relative path is also looked up in videos/
+ *   medium    image_column, or the first column that is not empty of file_path, video, image,
+ *             media_path, file_name, then those of file_keys, then, in any case, all of these,
+ *             video_path, image_path, mp4, path; a relative path is also looked up in videos/
  *   captions  text, prompt, caption, captions, each also as text_2, text_3, ...: a string or a
  *             list of strings; all that are not empty count, in the order of the row. If a row has
  *             none of these columns, or null in them, the same names in upper or lower case,
@@ -40,7 +40,8 @@
  *   others    type (image|video), weight, width, height, frames, fps (numbers or strings of digits;
  *             of the last four a value that is none counts as not given, and fps may be a fraction:
  *             30000/1001), tags (list, or separated by commas), loss_mask_path, control_file_path
- *             (or DiffSynth's control_video), mask_file_path, input_image
+ *             (or DiffSynth's control_video), mask_file_path (or DiffSynth's flux_fill_mask),
+ *             flux_fill_image (none where it is the medium), input_image
  * A path with backslashes is read as one with slashes where only that file exists.
  * In a Parquet or Arrow file, the medium may be bytes, or a struct {bytes, path}; if no column has
  * one of the names above, it is the only column that has bytes. The path of such a row is the
@@ -68,7 +69,7 @@ typedef enum { VF_TYPE_UNKNOWN, VF_TYPE_IMAGE, VF_TYPE_VIDEO } vf_type;
 enum { VF_MAX_SEGMENTS = 256 };
 
 /* Files beside a row's medium: those of `columns`, and VF_REFERENCE + k for reference picture k. */
-typedef enum vf_beside { VF_LOSS_MASK, VF_CONTROL, VF_MASK, VF_COLUMNS,
+typedef enum vf_beside { VF_LOSS_MASK, VF_CONTROL, VF_MASK, VF_FILLED, VF_COLUMNS,
                          VF_REFERENCE = VF_COLUMNS,
                          VF_BESIDE = VF_REFERENCE + 4 } vf_beside;
 extern const char *const vf_beside_columns[VF_BESIDE];
@@ -110,6 +111,8 @@ typedef struct vf_row {
     vf_side *references;               /* [n_references]: the pictures of the column edit_image, or
                                         * of another one of references.c */
     int n_references;                  /* -1: the column has neither a path nor a list of paths */
+    char *references_from;             /* their column, the first of several, or the flag of their
+                                          folder; NULL: there are none */
     vf_extra *extra;
     int n_extra;
     uint64_t id;                       /* XXH3-64 of path, seeded with the number of earlier rows
@@ -139,6 +142,9 @@ typedef struct vf_metadata_opts {
     const char *data_dir;              /* folder of the media; NULL: the folder of the list. Files
                                         * of
                                           a folder given as the list lie in that folder */
+    const char *image_column;          /* --image_column, or NULL: the one column of the media */
+    const char *reference_column;      /* --reference_column, or NULL: the columns of references,
+                                          comma separated, in place of the known ones */
     const char *file_keys;             /* --data_file_keys, or NULL: further media columns, comma
                                           separated, kept in `extra` unless they are the medium */
     const char *caption_columns;       /* --caption_column, or NULL: caption columns, comma
@@ -162,17 +168,22 @@ typedef struct vf_metadata_opts {
  * nowhere, is a bad row. */
 int vf_metadata_read(vf_metadata *m, const char *path, const vf_metadata_opts *o, vc_err *err);
 /* Gives rows without reference pictures those of the folders, in their order: the picture with the
- * medium's stem, or all with the stem and "_0", "_1" .. behind it. A row without any of a folder
- * becomes bad. Fails if a folder cannot be read. */
+ * medium's stem, or all with the stem and "_0", "_1" .. behind it. The pictures of a medium in a
+ * subfolder may lie in a subfolder of the same name. A row without any of a folder, or with two
+ * pictures of one stem, becomes bad. Fails if a folder cannot be read. */
 int vf_metadata_pair(vf_metadata *m, char *const *dirs, int n, vc_err *err);
+/* Gives rows without a mask that of the folder, the picture with the medium's stem, as above. */
+int vf_metadata_pair_masks(vf_metadata *m, const char *dir, vc_err *err);
 void vf_metadata_free(vf_metadata *m);           /* m may be all-zero */
 
 /* The file beside the row's medium; NULL: the row has none of that kind. */
 const vf_side *vf_row_side(const vf_row *r, vf_beside which);
-/* Fills `references` of a row from its columns, whose paths are relative to dir. VC_ENOMEM alone
- * ends the reading: a column of another form makes n_references -1, which a mode that needs
- * references refuses. Lists' rows are read so; of a row elsewhere the caller frees them. */
-int vf_row_read_references(vf_row *r, const cJSON *o, const char *dir, vc_err *why);
+/* Fills `references` of a row from its columns, or from those that `column` names (NULL: none are
+ * named), whose paths are relative to dir. VC_ENOMEM alone ends the reading: a column of another
+ * form makes n_references -1, which a mode that needs references refuses. Lists' rows are read so;
+ * of a row elsewhere the caller frees them. */
+int vf_row_read_references(vf_row *r, const cJSON *o, const char *column, const char *dir,
+                           vc_err *why);
 void vf_row_free_references(vf_row *r);
 /* Returns the place of the medium's bytes; its strings are borrowed from the row. */
 vf_part vf_row_part(const vf_row *r);

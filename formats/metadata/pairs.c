@@ -1,12 +1,15 @@
 /* pairs.c - pairs rows with the pictures of other folders by their stems; see metadata.h
  *
  * A row of the medium a/cat.png has, of each folder, the picture cat.* or, without one, all
- * pictures cat_0.*, cat_1.* .. in the order of their numbers. */
+ * pictures cat_0.*, cat_1.* .. in the order of their numbers: those of the folder a below it, or
+ * else of itself. */
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/os/file.h"
+#include "formats/keys/keymap.h"
 #include "formats/metadata/parts.h"
 
 typedef struct names {
@@ -14,18 +17,34 @@ typedef struct names {
     int64_t n, cap;
 } names;
 
+/* A folder, or one below it that has the name of a folder of media. */
 typedef struct folder {
-    const char *dir;
+    char *dir;
+    bool there;
     names file;
     metadata_stems stems;                         /* rank 0, or 1 + the number behind the stem */
 } folder;
 
-static void free_folder(folder *f)
+/* The folders that were read of one that the user gave: itself, and those below it. */
+typedef struct folders {
+    const char *dir;
+    folder *v;
+    uint64_t n;
+    vf_keymap at;                                 /* path below dir -> its place in v */
+} folders;
+
+static void free_folders(folders *fs)
 {
-    for (int64_t i = 0; i < f->file.n; i++)
-        free(f->file.v[i]);
-    free(f->file.v);
-    free(f->stems.v);
+    for (uint64_t k = 0; k < fs->n; k++) {
+        folder *f = &fs->v[k];
+        for (int64_t i = 0; i < f->file.n; i++)
+            free(f->file.v[i]);
+        free(f->file.v);
+        free(f->stems.v);
+        free(f->dir);
+    }
+    free(fs->v);
+    vf_keymap_free(&fs->at);
 }
 
 /* The length of a name's stem. */
@@ -76,19 +95,53 @@ static int add_name(folder *f, const char *name, vc_err *err)
     return rc;
 }
 
-static int read_folder(folder *f, vc_err *err)
+static int read_folder(folder *f, bool below, vc_err *err)
 {
     DIR *d = opendir(f->dir);
     int rc = 0;
 
     if (!d)
-        return vc_fail_errno(err, "%s", f->dir);
+        return below && (errno == ENOENT || errno == ENOTDIR) ? 0
+                                                              : vc_fail_errno(err, "%s", f->dir);
+    f->there = true;
     for (const struct dirent *e; !rc && (e = readdir(d));)
         if (*e->d_name != '.' && vf_type_of_name(e->d_name) == VF_TYPE_IMAGE)
             rc = add_name(f, e->d_name, err);
     closedir(d);
     metadata_stems_sort(&f->stems);
     return rc;
+}
+
+/* Finds the folder `sub` of n bytes below that of fs, and reads it where it was not read yet. */
+static int find_folder(folders *fs, const char *sub, size_t n, const folder **found, vc_err *err)
+{
+    const vf_key key = vf_hash(sub, n);
+    uint64_t at;
+
+    *found = NULL;
+    if (!vf_keymap_get(&fs->at, key, &at)) {
+        folder *more = realloc(fs->v, (size_t)(fs->n + 1) * sizeof *more);
+        if (!more)
+            return vc_no_memory(err);
+        fs->v = more;
+        at = fs->n++;
+        fs->v[at] = (folder){ .dir = n ? vc_format("%s/%.*s", fs->dir, (int)n, sub)
+                                       : strdup(fs->dir) };
+        int rc = fs->v[at].dir ? read_folder(&fs->v[at], n > 0, err) : vc_no_memory(err);
+        if (!rc)
+            rc = vf_keymap_put(&fs->at, key, at, err);
+        if (rc)
+            return rc;
+    }
+    *found = &fs->v[at];
+    return 0;
+}
+
+static int make_side(vf_side *s, const folder *f, const char *name, vc_err *err)
+{
+    *s = (vf_side){ .path = vc_path_join(f->dir, name) };
+    s->file = s->path ? strdup(s->path) : NULL;
+    return s->file ? 0 : vc_no_memory(err);
 }
 
 static int add_picture(vf_row *r, const folder *f, const char *name, vc_err *err)
@@ -98,31 +151,76 @@ static int add_picture(vf_row *r, const folder *f, const char *name, vc_err *err
     if (!more)
         return vc_no_memory(err);
     r->references = more;
-    vf_side *s = &more[r->n_references++];
-    *s = (vf_side){ .path = vc_path_join(f->dir, name) };
-    s->file = s->path ? strdup(s->path) : NULL;
-    return s->file ? 0 : vc_no_memory(err);
+    int rc = make_side(&more[r->n_references++], f, name, err);
+    if (!rc && !r->references_from && !(r->references_from = strdup("--control_directory")))
+        rc = vc_no_memory(err);
+    return rc;
 }
 
-/* Adds the folder's pictures of a row, or makes the row bad where there is none. */
-static int pair(vf_row *r, const folder *f, vc_err *err)
+/* Whether two files have one stem and one number: none of them is the row's. */
+static bool ambiguous(const metadata_stems *s, const metadata_stem *at)
+{
+    const metadata_stem *next = at + 1;
+    return next < s->v + s->n && next->stem == at->stem && next->rank == at->rank &&
+           !memcmp(next->path, at->path, at->stem);
+}
+
+/* Finds the first picture of a row: in the folder below fs that has the name of its own, else in
+ * that of fs. */
+static int find_picture(folders *fs, const vf_row *r, const folder **f, const metadata_stem **at,
+                        vc_err *err)
 {
     const char *name = vc_path_base(r->path);
     const size_t stem = stem_of(name);
-    const metadata_stem *at = metadata_stems_find(&f->stems, name, stem, 0);
+    const bool outside = *r->path == '/' || !strncmp(r->path, "../", 3) || strstr(r->path, "/../");
+    size_t below = outside ? 0 : (size_t)(name - r->path);
+
+    while (below && r->path[below - 1] == '/')
+        below--;
+    *at = NULL;
+    for (size_t n = below; !*at; n = 0) {
+        int rc = find_folder(fs, r->path, n, f, err);
+        if (rc)
+            return rc;
+        *at = (*f)->there ? metadata_stems_find(&(*f)->stems, name, stem, 0) : NULL;
+        if (!n)
+            break;
+    }
+    return 0;
+}
+
+static int make_bad(vf_row *r, char *reason, vc_err *err)
+{
+    r->bad = reason;
+    return reason ? 0 : vc_no_memory(err);
+}
+
+/* Adds the folder's pictures of a row, or makes the row bad where there is none. A mask is one
+ * picture, which has no number. */
+static int pair(vf_row *r, folders *fs, bool mask, vc_err *err)
+{
+    const char *name = vc_path_base(r->path);
+    const size_t stem = stem_of(name);
+    const folder *f;
+    const metadata_stem *at;
+    int rc = find_picture(fs, r, &f, &at, err);
+
+    if (rc)
+        return rc;
     const metadata_stem *end = f->stems.v + f->stems.n;
     const bool numbered = at && at->rank;
-    int rc = 0;
-
-    if (!at && !r->bad) {
-        r->bad = vc_format("no picture %.*s.* or %.*s_0.* in %s", (int)stem, name, (int)stem, name,
-                           f->dir);
-        return r->bad ? 0 : vc_no_memory(err);
-    }
+    if (!at || (mask && numbered))
+        return make_bad(r, mask ? vc_format("no picture %.*s.* in %s", (int)stem, name, fs->dir)
+                                : vc_format("no picture %.*s.* or %.*s_0.* in %s", (int)stem, name,
+                                            (int)stem, name, fs->dir), err);
     for (; at && at < end && !rc; at++) {
         if (at->stem != stem || memcmp(at->path, name, stem) || (at->rank > 0) != numbered)
             break;
-        rc = add_picture(r, f, at->path, err);
+        if (ambiguous(&f->stems, at))
+            return make_bad(r, vc_format("%s has both %s and %s: leave one picture of a stem",
+                                         f->dir, at->path, at[1].path), err);
+        rc = mask ? make_side(&r->beside[VF_MASK], f, at->path, err)
+                  : add_picture(r, f, at->path, err);
         if (!numbered)
             break;
     }
@@ -137,13 +235,27 @@ int vf_metadata_pair(vf_metadata *m, char *const *dirs, int n, vc_err *err)
     for (int64_t i = 0; !rc && i < m->n; i++)
         own[i] = m->rows[i].n_references != 0;
     for (int k = 0; !rc && k < n; k++) {
-        folder f = { .dir = dirs[k] };
-        rc = read_folder(&f, err);
+        folders fs = { .dir = dirs[k] };
+        const folder *f;
+        rc = find_folder(&fs, "", 0, &f, err);
         for (int64_t i = 0; !rc && i < m->n; i++)
             if (!own[i] && !m->rows[i].bad)
-                rc = pair(&m->rows[i], &f, err);
-        free_folder(&f);
+                rc = pair(&m->rows[i], &fs, false, err);
+        free_folders(&fs);
     }
     free(own);
+    return rc;
+}
+
+int vf_metadata_pair_masks(vf_metadata *m, const char *dir, vc_err *err)
+{
+    folders fs = { .dir = dir };
+    const folder *f;
+    int rc = find_folder(&fs, "", 0, &f, err);
+
+    for (int64_t i = 0; !rc && i < m->n; i++)
+        if (!m->rows[i].beside[VF_MASK].path && !m->rows[i].bad)
+            rc = pair(&m->rows[i], &fs, true, err);
+    free_folders(&fs);
     return rc;
 }

@@ -109,6 +109,8 @@ void metadata_stems_sort(metadata_stems *s);
 metadata_stem *metadata_stems_find(const metadata_stems *s, const char *path, size_t stem,
                                    int rank);
 
+/* True if a column of this name has reference pictures. */
+bool metadata_is_reference(const char *column);
 /* True if a column may name the medium. */
 bool metadata_is_medium(const vf_metadata_opts *opts, const char *column);
 

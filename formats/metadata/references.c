@@ -8,9 +8,11 @@
 #include "formats/metadata/parts.h"
 
 /* A column has one path, a list of paths or the text of such a list. With a number behind the name,
- * it has the picture of that place, from 0 on or from 1 on. The first one that a row has counts. */
+ * it has the picture of that place, from 0 on or from 1 on. The first one that a row has counts.
+ * (DiffSynth-Studio, musubi-tuner, ai-toolkit, VideoX-Fun) */
 static const char *const columns[] = {
     "edit_image", "kontext_images", "reference_image_path", "control_path", "control_image_path",
+    "source_file_path",
 };
 enum { COLUMNS = sizeof columns / sizeof *columns, MOST_NUMBERED = 16 };
 
@@ -21,7 +23,9 @@ void vf_row_free_references(vf_row *r)
         free(r->references[i].file);
     }
     free(r->references);
+    free(r->references_from);
     r->references = NULL;
+    r->references_from = NULL;
     r->n_references = 0;
 }
 
@@ -71,26 +75,66 @@ static int add_column(vf_row *r, const cJSON *v, const char *dir, bool *bad, vc_
     if (is_path(v) && *v->valuestring == '[' &&
         vf_json_parse(&list, v->valuestring, strlen(v->valuestring), NULL))
         list = NULL;
-    int rc = is_absent(list ? list : v) ? 0 : add_all(r, list ? list : v, dir, bad, why);
+    const bool absent = is_absent(list ? list : v);
+    int rc = absent ? 0 : add_all(r, list ? list : v, dir, bad, why);
+    if (!rc && !absent && !r->references_from && !(r->references_from = strdup(v->string)))
+        rc = vc_no_memory(why);
     cJSON_Delete(list);
     return rc;
 }
 
-int vf_row_read_references(vf_row *r, const cJSON *o, const char *dir, vc_err *why)
+/* The columns that the user names, divided by commas: each has a picture, or a list. */
+static int add_named(vf_row *r, const cJSON *o, const char *names, const char *dir, bool *bad,
+                     vc_err *why)
 {
-    bool bad = false;
     int rc = 0;
 
-    for (int c = 0; c < COLUMNS && !rc && !r->n_references && !bad; c++) {
-        rc = add_column(r, cJSON_GetObjectItemCaseSensitive(o, columns[c]), dir, &bad, why);
-        for (int k = 0; k < MOST_NUMBERED && !rc && !bad; k++) {
+    for (size_t n; *names && !rc && !*bad; names += n + (names[n] == ',')) {
+        n = strcspn(names, ",");
+        char *name = strndup(names, n);
+        if (!name)
+            return vc_no_memory(why);
+        rc = add_column(r, cJSON_GetObjectItemCaseSensitive(o, name), dir, bad, why);
+        free(name);
+    }
+    return rc;
+}
+
+static int add_known(vf_row *r, const cJSON *o, const char *dir, bool *bad, vc_err *why)
+{
+    int rc = 0;
+
+    for (int c = 0; c < COLUMNS && !rc && !r->n_references && !*bad; c++) {
+        rc = add_column(r, cJSON_GetObjectItemCaseSensitive(o, columns[c]), dir, bad, why);
+        for (int k = 0; k < MOST_NUMBERED && !rc && !*bad; k++) {
             char name[40];
             snprintf(name, sizeof name, "%s_%d", columns[c], k);
-            rc = add_column(r, cJSON_GetObjectItemCaseSensitive(o, name), dir, &bad, why);
+            rc = add_column(r, cJSON_GetObjectItemCaseSensitive(o, name), dir, bad, why);
         }
     }
-    if (rc || bad)
+    return rc;
+}
+
+bool metadata_is_reference(const char *column)
+{
+    for (int c = 0; c < COLUMNS; c++)
+        if (!strcmp(columns[c], column))
+            return true;
+    return false;
+}
+
+int vf_row_read_references(vf_row *r, const cJSON *o, const char *column, const char *dir,
+                           vc_err *why)
+{
+    bool bad = false;
+    int rc = column ? add_named(r, o, column, dir, &bad, why) : add_known(r, o, dir, &bad, why);
+
+    if (rc || bad) {
+        char *from = r->references_from;
+        r->references_from = NULL;
         vf_row_free_references(r);
+        r->references_from = from;
+    }
     if (bad && !rc)
         r->n_references = -1;
     return rc;

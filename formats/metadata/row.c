@@ -43,15 +43,26 @@ static const struct {
 enum { N_MEDIA = sizeof media / sizeof *media,
        N_OTHER_MEDIA = sizeof other_media / sizeof *other_media };
 
+/* Whether --data_file_keys names the column as one of media: it names those of reference pictures
+ * too. */
+static bool is_key(const vf_metadata_opts *opts, const char *column)
+{
+    const char *references = opts->reference_column;
+    return metadata_listed(opts->file_keys, column) && !metadata_listed(references, column) &&
+           (references || !metadata_is_reference(column));
+}
+
 bool metadata_is_medium(const vf_metadata_opts *opts, const char *column)
 {
+    if (opts->image_column)
+        return !strcmp(opts->image_column, column);
     for (int i = 0; i < N_MEDIA; i++)
         if (!strcmp(media[i].column, column))
             return true;
     for (int i = 0; i < N_OTHER_MEDIA; i++)
         if (!strcasecmp(other_media[i].column, column))
             return true;
-    return metadata_listed(opts->file_keys, column);
+    return is_key(opts, column);
 }
 
 static bool no_value(const cJSON *v)
@@ -76,6 +87,12 @@ static bool empty(const cJSON *v)
 static const cJSON *find_medium(const cJSON *o, const vf_metadata_opts *opts, vf_type *type,
                                 bool *by_name)
 {
+    *type = VF_TYPE_UNKNOWN;
+    *by_name = true;
+    if (opts->image_column) {
+        const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, opts->image_column);
+        return empty(v) ? NULL : v;
+    }
     for (int i = 0; i < N_MEDIA; i++) {
         const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, media[i].column);
         *type = media[i].type;
@@ -85,7 +102,7 @@ static const cJSON *find_medium(const cJSON *o, const vf_metadata_opts *opts, vf
     }
     *by_name = true;
     for (const cJSON *v = o->child; v; v = v->next)
-        if (!empty(v) && metadata_listed(opts->file_keys, v->string))
+        if (!empty(v) && is_key(opts, v->string))
             return v;
     for (int i = 0; i < N_OTHER_MEDIA; i++) {
         const cJSON *v = cJSON_GetObjectItem(o, other_media[i].column);
@@ -119,16 +136,19 @@ static int look_in_videos(vf_row *r, const char *dir, vc_err *why)
     return 0;
 }
 
-static int no_medium(const cJSON *o, vc_err *why)
+static int no_medium(const cJSON *o, const vf_metadata_opts *opts, vc_err *why)
 {
     vc_buf found = { 0 };
 
     for (const cJSON *v = o->child; v; v = v->next)
         vc_buf_printf(&found, "%s%.40s", v == o->child ? "" : ", ", v->string);
     char *text = vc_buf_take(&found);
-    int rc = vc_fail(why, VC_EFORMAT, "no medium: none of " METADATA_MEDIA " is given; found: "
-                     "%.300s; --data_file_keys names other columns",
-                     text && *text ? text : "nothing");
+    const char *has = text && *text ? text : "nothing";
+    int rc = opts->image_column
+             ? vc_fail(why, VC_EFORMAT, "no medium: the column %s of --image_column is not given; "
+                       "found: %.300s", opts->image_column, has)
+             : vc_fail(why, VC_EFORMAT, "no medium: none of " METADATA_MEDIA " is given; found: "
+                       "%.300s; --data_file_keys names other columns", has);
     free(text);
     return rc;
 }
@@ -162,7 +182,7 @@ static int read_medium(vf_row *r, const cJSON *o, const cJSON **medium,
     const cJSON *v = *medium = find_medium(o, opts, &r->type, &by_name);
 
     if (!v)
-        return no_medium(o, why);
+        return no_medium(o, opts, why);
     const cJSON *bytes = cJSON_IsObject(v) ? member(v, "bytes") : v;
     const cJSON *name = cJSON_IsObject(v) ? member(v, "path") : v;
     vf_cell cell;
@@ -332,9 +352,15 @@ static int add_extra(vf_row *r, const cJSON *v, vc_err *why)
 }
 
 const char *const vf_beside_columns[VF_BESIDE] = {
-    "loss_mask_path", "control_file_path", "mask_file_path", "edit_image",
+    "loss_mask_path", "control_file_path", "mask_file_path", "flux_fill_image", "edit_image",
     "edit_image, picture 2", "edit_image, picture 3", "edit_image, picture 4"
 };
+
+/* Other names of the columns. */
+static const struct { vf_beside which; const char *column; } beside_names[] = {
+    { VF_CONTROL, "control_video" }, { VF_MASK, "flux_fill_mask" },
+};
+enum { BESIDE_NAMES = sizeof beside_names / sizeof *beside_names };
 
 static int read_beside(vf_row *r, vf_beside which, const char *column, const cJSON *o,
                        const char *dir, vc_err *why)
@@ -357,7 +383,7 @@ static int refuse_bytes(const cJSON *o, const cJSON *medium, const vf_metadata_o
     for (const cJSON *v = o->child; v; v = v->next)
         if (v != medium && vf_columnar_has_cell(v)
             && (metadata_listed("loss_mask_path,control_file_path,control_video,mask_file_path,"
-                                "input_image", v->string)
+                                "flux_fill_mask,flux_fill_image,input_image", v->string)
                 || metadata_listed(opts->file_keys, v->string)
                 || metadata_listed(opts->extra_inputs, v->string)))
             return vc_fail(why, VC_EFORMAT, "%s: bytes in a column are read as the medium alone: "
@@ -372,10 +398,16 @@ static int read_extra(vf_row *r, const cJSON *o, const cJSON *medium,
 
     for (int i = 0; !rc && i < VF_COLUMNS; i++)
         rc = read_beside(r, (vf_beside)i, vf_beside_columns[i], o, dir, why);
-    if (!rc && !r->beside[VF_CONTROL].path)
-        rc = read_beside(r, VF_CONTROL, "control_video", o, dir, why);
+    for (int i = 0; !rc && i < BESIDE_NAMES; i++)
+        if (!r->beside[beside_names[i].which].path)
+            rc = read_beside(r, beside_names[i].which, beside_names[i].column, o, dir, why);
+    if (!rc && r->beside[VF_FILLED].file && !strcmp(r->beside[VF_FILLED].file, r->file)) {
+        free(r->beside[VF_FILLED].path);
+        free(r->beside[VF_FILLED].file);
+        r->beside[VF_FILLED] = (vf_side){ NULL, NULL };
+    }
     if (!rc)
-        rc = vf_row_read_references(r, o, dir, why);
+        rc = vf_row_read_references(r, o, opts->reference_column, dir, why);
     for (const cJSON *v = o->child; v && !rc; v = v->next)
         if (v != medium && !empty(v)
             && (metadata_listed("control_file_path,input_image", v->string)

@@ -82,7 +82,8 @@ static int check_trusted(const vprep_source *s, const media_info *info, vc_err *
  * pixels. */
 static int check_shape(const vprep_source *s, const media_info *m, vf_beside which, vc_err *err)
 {
-    static const char *const what[VF_COLUMNS] = { "a loss mask", "a control clip", "a mask" };
+    static const char *const what[VF_COLUMNS] = { "a loss mask", "a control clip", "a mask",
+                                                  "the picture that the mask covers" };
     double off = (double)m->w * s->h - (double)m->h * s->w;
 
     if (fabs(off) <= (double)(s->w > s->h ? s->w : s->h))

@@ -60,12 +60,15 @@ int vprep_check_references(const vprep *p, const vf_row *row, vc_err *err)
     const vc_pipeline *pipeline = p->encoders.family.pipeline;
     const int most = vprep_references(p)->most;
 
+    const char *column = row->references_from ? row->references_from
+                                              : vf_beside_columns[VF_REFERENCE];
+
     if (row->n_references < 0)
-        return vc_fail(err, VC_EFORMAT, "%s: expected a path or a list of paths (bytes in a column "
-                       "are read as the medium alone)", vf_beside_columns[VF_REFERENCE]);
+        return vc_fail(err, VC_EFORMAT, "%s: expected a path or a list of paths, none of which is "
+                       "null or empty (bytes in a column are read as the medium alone)", column);
     if (row->n_references > most)
         return vc_fail(err, VC_EFORMAT, "%s: %d reference pictures, models of %s take %d",
-                       vf_beside_columns[VF_REFERENCE], row->n_references,
+                       column, row->n_references,
                        pipeline && pipeline->references ? pipeline->class
                                                         : p->encoders.family.is->name, most);
     return 0;
@@ -108,6 +111,11 @@ int vprep_reference_clip(const vprep *p, const vprep_item *it, vf_beside which, 
 }
 
 /* ---- values ---- */
+
+bool vprep_is_filled(const vprep *p, const vprep_item *it)
+{
+    return it && p->list.meta.rows[it->row].beside[VF_FILLED].path;
+}
 
 bool vprep_is_whole(vc_role role)
 {
@@ -300,10 +308,13 @@ static void hash_sources(vf_hasher *h, const vprep *p, const vf_key *source, con
 {
     const vc_recipe *r = &vc_roles[role].recipe;
     const vf_beside beside = r->pixels == VC_PIXELS_LOSS_MASK ? VF_LOSS_MASK
-                             : r->pixels == VC_PIXELS_CONTROL ? VF_CONTROL : VF_BESIDE;
+                             : r->pixels == VC_PIXELS_CONTROL ? VF_CONTROL
+                             : r->pixels == VC_PIXELS_MASKED && vprep_is_filled(p, it) ? VF_FILLED
+                             : VF_BESIDE;
     const bool other = beside < VF_BESIDE || r->pixels == VC_PIXELS_REFERENCE;
     const bool looked_at = !other || r->pixels == VC_PIXELS_REFERENCE;
-    int frames = other ? clip->choice.frames : vprep_value_frames(p, clip, role);
+    int frames = other && beside != VF_FILLED ? clip->choice.frames
+                                              : vprep_value_frames(p, clip, role);
 
     if (r->keyed & VC_KEYED_PIXELS && frames) {
         if (other && it)
@@ -326,8 +337,10 @@ static vf_key value_key(const vprep *p, const vf_key *source, const vprep_item *
     vf_hasher_begin(&h, r->tag);
     if (r->keyed & VC_KEYED_MASK)
         hash_mask(&h, clip);
-    if (r->keyed & VC_KEYED_MASK && clip->mask.kind == MASK_FILE)
+    if (r->keyed & VC_KEYED_MASK && clip->mask.kind == MASK_FILE && it)
         hash_beside(&h, &p->list.sources[it->row], VF_MASK, clip);
+    else if (r->keyed & VC_KEYED_MASK && clip->mask.kind == MASK_FILE)
+        hash_pixels(&h, &clip->mask_shown, MEDIA_TONEMAP_NONE, clip, clip->choice.frames);
     if (r->keyed & VC_KEYED_NOISE)
         vf_hasher_int(&h, "noise", p->encoders.mask_noise);
     hash_sources(&h, p, source, it, clip, role);

@@ -2,7 +2,8 @@
  *
  *   i2v      image         the first frame encoded alone, as a clip of one frame
  *            image_noised  K first frames with pixel noise, each alone (--image_noise_variants)
- *   inpaint  video         the clip with its masked pixels at -1 (black), or 0 (grey)
+ *   inpaint  video         the clip, or the picture of the column flux_fill_image, with its
+ *                         masked pixels at -1 (black), or 0 (grey)
  *            mask          1 = known, on the latent grid, or all pixels, 1 = to be generated
  *            vision        the first frame's states of a vision model, if the transformer has them
  *   control  control       the clip of the column control_file_path
@@ -22,6 +23,8 @@
 /* VC_ROLE_BITs of the values that are stored of a row, and of a validation prompt's picture. */
 unsigned vprep_values(const vprep *p, const vf_row *row);
 unsigned vprep_prompt_roles(const vprep *p);
+/* Whether the masked picture of an item is made from a file of its own; it NULL: of a prompt. */
+bool vprep_is_filled(const vprep *p, const vprep_item *it);
 /* Whether the autoencoder takes as many frames for the value as the clip has. */
 bool vprep_is_whole(vc_role role);
 vf_key vprep_value_key(const vprep *p, const vprep_item *it, const vprep_clip *clip, vc_role role);

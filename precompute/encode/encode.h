@@ -16,6 +16,7 @@ typedef struct prep_job {
     bool want_thumb;
     int frames;                      /* first frames of the clip that are needed */
     prep_frames pixels, control;     /* of the clip, and of the control clip where it is needed */
+    prep_frames filled;              /* of the picture that a mask covers, if it is no clip's */
     struct {
         vprep_clip *clip;            /* NULL: the reference is not needed */
         prep_frames pixels;

@@ -8,19 +8,23 @@ static bool is_noisy(const vprep *p, const prep_job *j, const vc_recipe *r)
     return r->noise == VC_NOISE_ALL || (r->noise == VC_NOISE_KNOWN && p->encoders.mask_noise);
 }
 
-static prep_frames *frames_of(prep_job *j, vc_role role)
+static prep_frames *frames_of(const vprep *p, prep_job *j, vc_role role)
 {
+    const vc_pixels pixels = vc_roles[role].recipe.pixels;
     const int k = vc_role_reference(role);
     if (k >= 0)
         return &j->reference[k].pixels;
-    return vc_roles[role].recipe.pixels == VC_PIXELS_CONTROL ? &j->control : &j->pixels;
+    if (pixels == VC_PIXELS_MASKED && vprep_is_filled(p, j->item))
+        return &j->filled;
+    return pixels == VC_PIXELS_CONTROL ? &j->control : &j->pixels;
 }
 
 prep_input prep_input_of(const vprep *p, prep_job *j, vc_role role, int place, uint8_t *scratch)
 {
     const vb_choice *c = prep_job_size(j, role);
     const vc_recipe *r = &vc_roles[role].recipe;
-    prep_input in = { .p = p, .j = j, .recipe = r, .from = frames_of(j, role), .scratch = scratch,
+    prep_input in = { .p = p, .j = j, .recipe = r, .from = frames_of(p, j, role),
+                      .scratch = scratch,
                       .values = (size_t)c->target_h * (size_t)c->target_w * 3,
                       .noisy = is_noisy(p, j, r) };
 

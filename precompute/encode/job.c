@@ -94,7 +94,8 @@ const vb_choice *prep_job_size(const prep_job *j, vc_role role)
 size_t prep_job_pixels(const prep_job *j)
 {
     size_t n = (size_t)j->pixels.count * j->pixels.bytes +
-               (size_t)j->control.count * j->control.bytes;
+               (size_t)j->control.count * j->control.bytes +
+               (size_t)j->filled.count * j->filled.bytes;
     for (int k = 0; k < VC_REFERENCES; k++)
         n += (size_t)j->reference[k].pixels.count * j->reference[k].pixels.bytes;
     return n;
@@ -102,7 +103,7 @@ size_t prep_job_pixels(const prep_job *j)
 
 bool prep_job_unread(const prep_job *j)
 {
-    bool failed = j->pixels.failed || j->control.failed;
+    bool failed = j->pixels.failed || j->control.failed || j->filled.failed;
     for (int k = 0; k < VC_REFERENCES; k++)
         failed |= j->reference[k].pixels.failed;
     return failed;
@@ -112,6 +113,7 @@ void prep_job_close(prep_job *j)
 {
     prep_frames_close(&j->pixels);
     prep_frames_close(&j->control);
+    prep_frames_close(&j->filled);
     for (int k = 0; k < VC_REFERENCES; k++)
         prep_frames_close(&j->reference[k].pixels);
 }

@@ -58,6 +58,13 @@ int vprep_loss_mask(const vprep *p, const vprep_item *it, const vprep_clip *clip
     return rc;
 }
 
+/* The grey is that which Pillow makes of r, g, b. */
+void vprep_mask_of(uint8_t *out, const uint8_t *rgb, size_t n)
+{
+    for (size_t i = 0; i < n; i++, rgb += 3)
+        out[i] = (19595u * rgb[0] + 38470u * rgb[1] + 7471u * rgb[2] + 0x8000) >> 16 >= 128;
+}
+
 int vprep_mask_file(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err *err)
 {
     const size_t n = (size_t)clip->mask.h * (size_t)clip->mask.w;
@@ -71,11 +78,8 @@ int vprep_mask_file(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_e
         rc = prep_frames_open(&f, p, it, clip, VF_MASK, 1, err);
     if (!rc)
         rc = prep_frames_at(&f, 0, &rgb, err);
-    for (size_t i = 0; !rc && i < n; i++) {          /* the grey that Pillow makes of r, g, b */
-        const uint8_t *c = rgb + 3 * i;
-        const uint32_t grey = (19595u * c[0] + 38470u * c[1] + 7471u * c[2] + 0x8000) >> 16;
-        clip->mask.pixels[i] = grey >= 128;
-    }
+    if (!rc)
+        vprep_mask_of(clip->mask.pixels, rgb, n);
     prep_frames_close(&f);
     return rc;
 }

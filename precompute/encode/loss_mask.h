@@ -16,8 +16,10 @@
 int vprep_loss_mask(const vprep *p, const vprep_item *it, const vprep_clip *clip, float **weights,
                     vc_err *err);
 
-/* Fills the pixels of a mask of the row's mask_file_path: 1, to be generated, where the picture's
- * grey is at least half of white, as diffusers' mask processor rounds it. Errors as above. */
+/* Makes a mask of n pixels [n,3]: 1, to be generated, where the grey is at least half of white, as
+ * diffusers' mask processor rounds it. */
+void vprep_mask_of(uint8_t *out, const uint8_t *rgb, size_t n);
+/* Fills the pixels of a mask of the row's mask_file_path. Errors as above. */
 int vprep_mask_file(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err *err);
 
 /* Means of grey frames [h,w,3] over r x r pixels and k frames, as above: out

@@ -2,6 +2,7 @@
  * encoded; see prompt_images.h */
 #include "precompute/encode/prompt_images_parts.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,10 +18,16 @@ static bool has_role(const vprep *p, vc_role role)
     return vc_role_of_mode(role, p->encoders.family.is, p->c.train_mode);
 }
 
+/* Whether prompts have masked pictures, each with the mask of a file. */
+static bool has_masks(const vprep *p)
+{
+    return p->encoders.family.is->pixel_masks && p->c.train_mode == PREP_INPAINT;
+}
+
 /* Whether prompts have masked clips or control clips, and not first frames alone. */
 static bool has_clips(const vprep *p)
 {
-    return has_role(p, VC_ROLE_VIDEO) || has_role(p, VC_ROLE_CONTROL);
+    return (has_role(p, VC_ROLE_VIDEO) || has_role(p, VC_ROLE_CONTROL)) && !has_masks(p);
 }
 
 static void image_free(vprep_image *m)
@@ -85,7 +92,7 @@ static int choose(const vprep *p, const cJSON *row, const media_info *info, vb_c
     int64_t n = 0;
     int rc = vf_json_int_opt(row, "num_frames", &n, err);
     if (!rc)
-        rc = prompt_choose(p, row, info, true, clip ? VB_MAX_FRAMES : 1, c, err);
+        rc = prompt_choose(p, row, info, !has_masks(p), clip ? VB_MAX_FRAMES : 1, c, err);
     return !rc && clip && n ? prompt_set_frames(p, n, c, err) : rc;
 }
 
@@ -109,6 +116,30 @@ int prompt_hash(prompt_picture *m, vc_err *err)
     if (!rc && !prep_identity_same(&m->is, &now))
         rc = vc_fail(err, VC_EIO, "changes while it is read: start again when it is whole");
     return vc_context(err, rc, "%s", m->name);
+}
+
+/* Makes the mask of a file of the picture's shape, whose pixels are read with the picture. */
+static int open_mask(vprep_image *m, const media_info *of, vc_err *err)
+{
+    const vb_choice *c = &m->clip.choice;
+    prompt_picture *file = &m->of[PROMPT_MASK];
+    media *opened;
+    media_info is;
+    int rc = media_open(&opened, file->file, &is, err);
+
+    if (rc)
+        return vc_context(err, rc, "%s", file->name);
+    media_close(opened);
+    const double off = (double)is.w * of->h - (double)is.h * of->w;
+    if (is.frames != 1)
+        return vc_fail(err, VC_EMISMATCH, "%s: %lld frames: a mask is a picture", file->name,
+                       (long long)is.frames);
+    if (fabs(off) > (double)(of->w > of->h ? of->w : of->h))
+        return vc_fail(err, VC_EMISMATCH, "%s: %dx%d, but the picture is %dx%d: a mask covers the "
+                       "whole picture, so it has its shape", file->name, is.w, is.h, of->w, of->h);
+    m->clip.mask = (mask){ .kind = MASK_FILE, .f = 1, .h = c->target_h, .w = c->target_w };
+    m->clip.mask_shown = file->shown;
+    return 0;
 }
 
 /* Chooses the clip, by the shape of the first picture or else of the control clip, whose file still
@@ -135,7 +166,9 @@ static int open_clip(const vprep *p, const cJSON *row, vprep_image *m, vc_err *e
         rc = vc_no_memory(err);
     for (int i = 0; !rc && i < c->frames && has_role(p, VC_ROLE_CONTROL); i++)
         m->clip.frames[i] = i;
-    if (!rc)                                         /* as VideoX-Fun samples */
+    if (!rc && has_masks(p))
+        rc = open_mask(m, &info, err);
+    else if (!rc)                                    /* as VideoX-Fun samples */
         rc = mask_keep(&m->clip.mask, c->frames, c->target_h, c->target_w,
                        m->of[PROMPT_LAST].file, err);
     return rc;
@@ -207,7 +240,7 @@ static int open_image(const vprep *p, const cJSON *row, vprep_image *m, vc_err *
     const vf_key *first = &m->of[PROMPT_FIRST].shown, *last = &m->of[PROMPT_LAST].shown;
     int rc = 0;
 
-    for (int i = 0; !rc && i < PROMPT_REFERENCE; i++)
+    for (int i = 0; !rc && i < PROMPT_PICTURES; i++)
         if (m->of[i].file)
             rc = prompt_hash(&m->of[i], err);
     if (!rc)
@@ -276,6 +309,11 @@ static int check_files(const vprep *p, const vprep_image *m, vc_err *err)
         return vc_fail(err, VC_EFORMAT, "no %s: %s", columns[PROMPT_FIRST], m->of[PROMPT_LAST].file
                        ? "the sample begins with a picture too"
                        : "texts of this model have the clip's first frame");
+    if (has_masks(p) && !(m->of[PROMPT_FIRST].file && m->of[PROMPT_MASK].file))
+        return vc_fail(err, VC_EFORMAT, "no %s: a sample of FLUX.1 Fill needs a picture "
+                       "(image_path) with a mask (mask_file_path); without --validation_prompts "
+                       "vtrain samples captions of training beside their own pictures and masks",
+                       m->of[PROMPT_FIRST].file ? "mask_file_path" : columns[PROMPT_FIRST]);
     if (p->encoders.ends && m->of[PROMPT_FIRST].file && !m->of[PROMPT_LAST].file)
         return vc_fail(err, VC_EFORMAT, "no %s: samples of this model begin and end with a picture",
                        columns[PROMPT_LAST]);
@@ -287,7 +325,8 @@ static int find_references(const vprep *p, int i, vprep_image *m, vc_err *err)
 {
     vf_row *row = &m->row;
     char *dir = folder(p);
-    int rc = dir ? vf_row_read_references(row, p->prompts.row[i], dir, err) : vc_no_memory(err);
+    int rc = dir ? vf_row_read_references(row, p->prompts.row[i], p->c.reference_column, dir, err)
+                 : vc_no_memory(err);
 
     free(dir);
     if (!rc)
@@ -306,7 +345,8 @@ static int find_image(vprep *p, int i, vc_err *err)
 {
     const bool reads[PROMPT_PICTURES] = {
         [PROMPT_FIRST] = !vprep_takes_references(p),
-        [PROMPT_LAST] = p->encoders.ends || p->c.train_mode == PREP_INPAINT,
+        [PROMPT_LAST] = p->encoders.ends ||
+                        (p->c.train_mode == PREP_INPAINT && !has_masks(p)),
         [PROMPT_CONTROL] = has_role(p, VC_ROLE_CONTROL),
     };
     vprep_prompts *v = &p->prompts;
@@ -316,6 +356,8 @@ static int find_image(vprep *p, int i, vc_err *err)
     for (int k = 0; !rc && k < PROMPT_REFERENCE; k++)
         if (reads[k])
             rc = prompt_find_file(&m->of[k], p, i, columns[k], err);
+    if (!rc && has_masks(p))
+        rc = prompt_find_file(&m->of[PROMPT_MASK], p, i, "mask_file_path", err);
     if (!rc)
         rc = check_files(p, m, err);
     if (!rc && vprep_takes_references(p))

@@ -1,12 +1,14 @@
-/* prompt_images.h - the pictures of validation prompts: the column `image_path`, and for models
- * that know the last frame too and for inpainting `last_image_path`, relative to the list.
+/* prompt_images.h - the pictures of validation prompts: the column `image_path`, for models that
+ * know the last frame too and for inpainting `last_image_path`, and for masked pictures (FLUX.1
+ * Fill) `mask_file_path`, relative to the list.
  *
  *   i2v      the picture is encoded alone, as the first frame of the sample
  *   normal   the same for a family that begins_with_latent; no picture is read for others
  *   inpaint  the picture is the first frame of a clip that is masked from the second frame on,
  *            encoded with this mask as VideoX-Fun samples: known pixels have noise of
  *            VPREP_PROMPT_SIGMA where the transformer was trained with noise; i2v of families
- *            with masked_frames is the same
+ *            with masked_frames is the same. Of families with pixel_masks it is a still, whose
+ *            mask is that of its file
  *
  *   control  the column control_file_path: the first frames of a clip, or a still for all frames;
  *            control_ref has the picture as the first frame, encoded alone, besides

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "precompute/encode/loss_mask.h"
+
 int prompt_read_frames(const vprep_clip *clip, prompt_picture *m, uint8_t *rgb, int n, vc_err *err)
 {
     const vb_choice *c = &clip->choice;
@@ -51,6 +53,24 @@ static int read_pixels(prep_job *j, vprep_image *m, vc_err *err)
             to[i]->n = to[i]->count = 1;
     }
     return n < 0 ? n : 0;
+}
+
+/* Reads the pixels of a mask that is a file. */
+static int read_mask(prep_job *j, vprep_image *m, vc_err *err)
+{
+    mask *to = &j->clip.mask;
+    const size_t n = (size_t)to->h * (size_t)to->w;
+
+    if (to->kind != MASK_FILE)
+        return 0;
+    uint8_t *rgb = malloc(3 * n);
+    to->pixels = malloc(n);
+    const int got = rgb && to->pixels ? prompt_read_frames(&j->clip, &m->of[PROMPT_MASK], rgb, 1,
+                                                           err) : vc_no_memory(err);
+    if (got > 0)
+        vprep_mask_of(to->pixels, rgb, n);
+    free(rgb);
+    return got < 0 ? got : 0;
 }
 
 int vprep_prompt_picture(const vprep *p, int i, uint8_t **rgb, int *h, int *w, vc_err *err)
@@ -156,6 +176,8 @@ static int encode_image(vprep *p, prep_encoder *e, vprep_image *m, unsigned need
     m->clip.frames = NULL;
     m->clip.mask = (mask){ 0 };
     int rc = read_pixels(j, m, err);
+    if (!rc)
+        rc = read_mask(j, m, err);
     if (!rc)
         rc = vc_context(err, prep_encode(e, j, &n, err), "%s",
                         m->of[m->of[PROMPT_FIRST].file ? PROMPT_FIRST : PROMPT_CONTROL].name);

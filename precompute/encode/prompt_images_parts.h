@@ -16,7 +16,7 @@ typedef struct prompt_picture {
 
 /* The files of a row, by column. */
 enum { PROMPT_FIRST, PROMPT_LAST, PROMPT_CONTROL, PROMPT_REFERENCE,
-       PROMPT_PICTURES = PROMPT_REFERENCE + VC_REFERENCES };
+       PROMPT_MASK = PROMPT_REFERENCE + VC_REFERENCES, PROMPT_PICTURES };
 
 struct vprep_image {
     prompt_picture of[PROMPT_PICTURES];

@@ -443,10 +443,6 @@ int vprep_components(vprep *p, const vc_family **sizes, vc_err *err)
         vc_flags_wrong(p->flags, "--train_mode %s: no model of %s here takes a control clip that "
                        "way: give a --model of Wan, of CogVideoX-Fun for control, or --train_mode "
                        "normal, i2v or inpaint", vc_mode_names[train_mode], f->name);
-    if (train_mode == VC_MODE_INPAINT && f->pixel_masks && p->c.validation_prompts)
-        vc_flags_wrong(p->flags, "--validation_prompts: a sample of FLUX.1 Fill needs a picture "
-                       "with a mask, which prompts do not have here: leave the flag out, and "
-                       "vtrain samples captions of training beside their own pictures and masks");
     while (p->encoders.family.text[p->encoders.n_text])
         p->encoders.n_text++;
     if (p->encoders.family.from_files)

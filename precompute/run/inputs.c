@@ -44,6 +44,19 @@ static void take_references(vprep *p)
                     "the reference pictures of each row");
 }
 
+/* The mask is the row's flux_fill_mask, and flux_fill_image the picture that it covers. */
+static void take_fill(vprep *p)
+{
+    const vc_family *f = p->encoders.family.is;
+
+    if (!f->pixel_masks)
+        vc_flags_wrong(p->flags, "--extra_inputs flux_fill_mask: models of %s fill no masked "
+                       "pictures: leave the flag out, or give the --model of FLUX.1 Fill", f->name);
+    else
+        select_mode(p, "extra_inputs flux_fill_mask", VC_MODE_INPAINT,
+                    "the masked picture of each row");
+}
+
 static void take_image(vprep *p, vc_mode mode)
 {
     const vc_family *f = p->encoders.family.is;
@@ -79,8 +92,12 @@ void prep_take_inputs(vprep *p, vc_mode mode)
     const bool control = vc_inputs_have(c->extra_inputs, VC_INPUT_CONTROL);
     const bool last = vc_inputs_have(c->extra_inputs, VC_INPUT_LAST);
 
+    if (c->train_mode >= VC_MODES)               /* VideoX-Fun's words */
+        c->train_mode = VC_MODE_EDIT;
     if (c->control_directory.n)
         select_mode(p, "control_directory", VC_MODE_EDIT, "the pictures of its folders");
+    else if (c->mask_directory)
+        select_mode(p, "mask_directory", VC_MODE_INPAINT, "the masks of its folder");
     else if (c->model_version || c->edit || c->edit_plus)
         take_version(p);
     if (!c->extra_inputs)
@@ -94,6 +111,8 @@ void prep_take_inputs(vprep *p, vc_mode mode)
         take_control(p, mode);
     if (vc_inputs_have(c->extra_inputs, VC_INPUT_REFERENCES))
         take_references(p);
+    if (vc_inputs_have(c->extra_inputs, VC_INPUT_FILL))
+        take_fill(p);
     if (last || vc_inputs_have(c->extra_inputs, VC_INPUT_FIRST))
         take_image(p, mode);
     c->extra_inputs = vc_inputs_columns(c->extra_inputs);

@@ -47,6 +47,8 @@ typedef struct vprep_config {
     bool edit, edit_plus;             /* the same for Qwen-Image-Edit: its first version, others */
     vc_list reuse;
     vc_list control_directory;
+    char *mask_directory;
+    char *image_column, *reference_column;
     double sample_fps, shard_seconds;
     /* sampling flags, as vb_rules has them */
     bool enable_bucket, random_hw_adapt, token_length, random_ratio_crop, random_frame_crop;

@@ -7,6 +7,7 @@
 
 #include "buckets/buckets.h"
 #include "common/os/map.h"
+#include "formats/keys/keys.h"
 #include "precompute/media/masks.h"
 #include "precompute/media/media.h"
 #include "precompute/run/options.h"
@@ -45,6 +46,7 @@ typedef struct vprep_clip {
     media_tonemap tonemap;            /* of HDR sources that of the run, else NONE */
     mask mask;                        /* --train_mode inpaint */
     bool mask_all;                    /* every pixel is to be generated */
+    vf_key mask_shown;                /* the file of a prompt's mask, as in keys */
     vb_choice choice;                 /* last: most of it is its draws */
 } vprep_clip;
 

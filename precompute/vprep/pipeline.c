@@ -210,6 +210,9 @@ static int decode_job(pipeline *l, prep_job *j, vc_err *err)
     if (!rc && j->clip.mask.kind == MASK_FILE &&
         j->need & (VC_ROLE_BIT(VC_ROLE_MASK) | VC_ROLE_BIT(VC_ROLE_VIDEO)))
         rc = vprep_mask_file(l->p, j->item, &j->clip, err);
+    if (!rc && j->need & VC_ROLE_BIT(VC_ROLE_VIDEO) && vprep_is_filled(l->p, j->item))
+        rc = prep_frames_open(&j->filled, l->p, j->item, &j->clip, VF_FILLED,
+                              j->clip.choice.frames, err);
     if (!rc && j->need & VC_ROLE_BIT(VC_ROLE_CONTROL))
         rc = prep_frames_open(&j->control, l->p, j->item, &j->clip, VF_CONTROL,
                               j->clip.choice.frames, err);

@@ -27,7 +27,9 @@ static const char *const prompt_columns[] = { "prompt", "caption", "text", NULL 
 /* Fields of the record that vprep fills, which the list must not have. */
 static const char *const own_columns[] = { "keys", "negative_keys", "conditions", "segments",
                                            "text_chunks", "negative_segments", NULL };
-static const char *const image_columns[] = { "image_path", "image", "input_image", NULL };
+static const char *const image_columns[] = { "image_path", "image", "input_image",
+                                             "flux_fill_image", NULL };
+static const char *const mask_columns[] = { "mask_file_path", "flux_fill_mask", NULL };
 
 static bool listed(const char *const *list, const char *name)
 {
@@ -147,7 +149,15 @@ static int refuse_bytes(const char *column, int64_t row, vc_err *err)
                    VF_COLUMNAR_UNPACK, (long long)row, column);
 }
 
-/* A row's caption becomes "prompt", its first frame "image_path", and texts of numbers numbers. */
+/* Adds the path of a row's column under the name of the first one of its kind. */
+static void add_path(cJSON *clean, const char *name, const cJSON *f)
+{
+    if (cJSON_IsString(f) && *f->valuestring && !cJSON_HasObjectItem(clean, name))
+        cJSON_AddStringToObject(clean, name, f->valuestring);
+}
+
+/* A row's caption becomes "prompt", its first frame "image_path", its mask "mask_file_path", and
+ * texts of numbers numbers. */
 static int add_row(vprep_prompts *v, const cJSON *o, int64_t row, vc_err *err)
 {
     const cJSON *chunks = cJSON_GetObjectItemCaseSensitive(o, "text_chunks");
@@ -170,7 +180,8 @@ static int add_row(vprep_prompts *v, const cJSON *o, int64_t row, vc_err *err)
         if (listed(prompt_columns, f->string) || listed(own_columns, f->string))
             continue;
         if (vf_columnar_has_cell(f)) {
-            rc = listed(image_columns, f->string) ? refuse_bytes(f->string, row, err) : 0;
+            rc = listed(image_columns, f->string) || listed(mask_columns, f->string)
+                 ? refuse_bytes(f->string, row, err) : 0;
             continue;
         }
         const struct number *k = number_column(f->string);
@@ -179,8 +190,9 @@ static int add_row(vprep_prompts *v, const cJSON *o, int64_t row, vc_err *err)
         else if (!strcmp(f->string, "negative_prompt"))
             rc = add_negative(clean, f, cJSON_GetArraySize(chunks), row, err);
         else if (listed(image_columns, f->string)) {
-            if (cJSON_IsString(f) && *f->valuestring && !cJSON_HasObjectItem(clean, "image_path"))
-                cJSON_AddStringToObject(clean, "image_path", f->valuestring);
+            add_path(clean, image_columns[0], f);
+        } else if (listed(mask_columns, f->string)) {
+            add_path(clean, mask_columns[0], f);
         } else if (!cJSON_IsString(f) || *f->valuestring) {
             cJSON_AddItemToObject(clean, f->string, cJSON_Duplicate(f, true));
         }

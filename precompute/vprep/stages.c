@@ -53,7 +53,9 @@ static int word_list(vprep *p, vc_err *err)
 
 static int read_lists(vprep *p, vc_err *err)
 {
-    vf_metadata_opts o = { .data_dir = p->c.data, .file_keys = p->c.data_file_keys,
+    vf_metadata_opts o = { .data_dir = p->c.data, .image_column = p->c.image_column,
+                           .reference_column = p->c.reference_column,
+                           .file_keys = p->c.data_file_keys,
                            .extra_inputs = p->c.extra_inputs,
                            .caption_columns = p->c.caption_column,
                            .allow_empty_captions = p->c.allow_empty_captions,
@@ -69,6 +71,9 @@ static int read_lists(vprep *p, vc_err *err)
         rc = vc_context(err, vf_metadata_pair(&p->list.meta, p->c.control_directory.item,
                                               p->c.control_directory.n, err),
                         "--control_directory");
+    if (!rc && p->c.mask_directory)
+        rc = vc_context(err, vf_metadata_pair_masks(&p->list.meta, p->c.mask_directory, err),
+                        "--mask_directory");
     if (!rc)
         rc = word_list(p, err);
     if (!rc && p->c.edits)

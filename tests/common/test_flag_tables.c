@@ -146,7 +146,7 @@ static void test_inputs(void **state)
         "eligen_enable_inpaint eligen_enable_on_negative eligen_entity_masks "
         "eligen_entity_prompts embedded_guidance eta exponential_shift_mu extra_text_embedding "
         "flex_control_image flex_control_stop flex_control_strength flex_inpaint_image "
-        "flex_inpaint_mask flow_shift flux_fill_image flux_fill_mask flux_redux_image "
+        "flex_inpaint_mask flow_shift flux_redux_image "
         "frame_hiddens frame_rate frame_regions_to_retake framewise_decoding generator "
         "grid_sizes guidance_rescale height image2lora_images image2lora_residual "
         "image2lora_residual_highres image2lora_x in_context_downsample_factor in_context_videos "
@@ -192,6 +192,8 @@ static void test_inputs(void **state)
     assert_int_equal(vc_input_of("control_video", 13, NULL), VC_INPUT_CONTROL);
     assert_int_equal(vc_input_of("edit_image", 10, NULL), VC_INPUT_REFERENCES);
     assert_int_equal(vc_input_of("kontext_images", 14, NULL), VC_INPUT_REFERENCES);
+    assert_int_equal(vc_input_of("flux_fill_image", 15, NULL), VC_INPUT_FILL);
+    assert_int_equal(vc_input_of("flux_fill_mask", 14, NULL), VC_INPUT_FILL);
     assert_int_equal(vc_input_of("score", 5, NULL), VC_INPUT_COLUMN);
     assert_int_equal(vc_input_of("seeds", 5, NULL), VC_INPUT_COLUMN);
 

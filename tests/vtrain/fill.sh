@@ -52,9 +52,62 @@ check skipped 3 prep bad.jsonl b "${inpaint[@]}" --allow_missing && stderr_has '
 holds b/errors.jsonl '"row":2.*mask_file_path square.png: 64x64, but the source is 96x64: a mask covers'
 holds b/errors.jsonl '"row":3.*mask_file_path.*gone.png'
 holds b/errors.jsonl '"row":4.*clip.mp4: 10 frames: a mask is a picture'
-echo '{"prompt": "a", "height": 64, "width": 96}' >media/prompts.jsonl
-check prompts 2 prep list.jsonl p "${inpaint[@]}" --validation_prompts media/prompts.jsonl
-stderr_has 'a sample of FLUX.1 Fill needs a picture with a mask'
+
+# ---- DiffSynth's columns: the mask, and the picture that it covers, which may be another one ----
+cat >media/fill.csv <<'END'
+image,prompt,flux_fill_image,flux_fill_mask
+0.png,a red thing,0.png,box.png
+1.png,a blue thing,2.png,box.png
+2.png,a flat thing,square.png,box.png
+3.png,a clip,clip.mp4,box.png
+END
+check columns 3 prep fill.csv c --extra_inputs flux_fill_image,flux_fill_mask
+stderr_has '--extra_inputs flux_fill_mask selects --train_mode inpaint' && stderr_has '2 encoded'
+holds c/errors.jsonl '"row":3.*flux_fill_image square.png: 64x64, but the source is 96x64: the p'
+holds c/errors.jsonl '"row":4.*clip.mp4: 10 frames: a mask is a picture'
+check own 0 vlat show a 0 && sed -n 's/.*"video": *"\([0-9a-f]*\)".*/\1/p' "$stdout" >own
+check filled 0 vlat show c 0 && sed -n 's/.*"video": *"\([0-9a-f]*\)".*/\1/p' "$stdout" >filled
+[ -s own ] && cmp own filled || wrong 'flux_fill_image that is the image makes another value'
+check covered 0 vlat show a 2 && sed -n 's/.*"video": *"\([0-9a-f]*\)".*/\1/p' "$stdout" >own
+check other 0 vlat show c 1 && sed -n 's/.*"video": *"\([0-9a-f]*\)".*/\1/p' "$stdout" >filled
+[ -s own ] && cmp own filled || wrong 'flux_fill_image is not the picture that is masked'
+
+# ---- a folder of masks, by stem ----
+mkdir -p pairs masks/deep pairs/deep
+cp media/[01].png pairs && cp media/2.png pairs/deep && cp media/3.png pairs
+for i in 0 1 2 3; do echo "a thing" >pairs/$i.txt; done
+echo "a thing" >pairs/deep/2.txt
+cp media/box.png masks/0.png && cp media/half.png masks/1.png && cp media/box.png masks/deep/2.png
+check paired 3 vprep --meta pairs --mask_data_dir masks --out d --image_sample_size 64 --model m
+stderr_has '--mask_data_dir selects --train_mode inpaint' && stderr_has '3 encoded'
+holds d/errors.jsonl '3.png.*no picture 3.. in masks'
+check nested 0 vlat show d 3 && stdout_has 'mask.*mean 0.1562'
+
+# ---- validation prompts with pictures and masks of their own ----
+size='"height": 64, "width": 96, "seed": 3'
+cat >media/prompts.jsonl <<END
+{"prompt": "a", "image_path": "0.png", "mask_file_path": "box.png", $size}
+{"prompt": "a", "image_path": "0.png", "mask_file_path": "half.png", $size}
+{"prompt": "a", "flux_fill_image": "2.png", "flux_fill_mask": "box.png", $size}
+END
+no() { echo "{\"prompt\": \"a\", $1 $size}" >media/no.jsonl; }
+no '"image_path": "0.png",'
+check "no mask" 1 prep list.jsonl p "${inpaint[@]}" --validation_prompts media/no.jsonl
+stderr_has 'row 1: no mask_file_path: a sample of FLUX.1 Fill needs a picture'
+no ''
+check "no picture" 1 prep list.jsonl p "${inpaint[@]}" --validation_prompts media/no.jsonl
+stderr_has 'row 1: no image_path'
+no '"image_path": "0.png", "mask_file_path": "square.png",'
+check "shape" 1 prep list.jsonl p "${inpaint[@]}" --validation_prompts media/no.jsonl
+stderr_has 'square.png: 64x64, but the picture is 96x64'
+no '"image_path": "0.png", "mask_file_path": "clip.mp4",'
+check "clip" 1 prep list.jsonl p "${inpaint[@]}" --validation_prompts media/no.jsonl
+stderr_has 'clip.mp4: 10 frames: a mask is a picture'
+check prompts 0 prep list.jsonl p "${inpaint[@]}" --validation_prompts media/prompts.jsonl
+check "again with prompts" 0 prep list.jsonl p "${inpaint[@]}" \
+    --validation_prompts media/prompts.jsonl
+stderr_has ' 0 conditions encoded'
+check "verified prompts" 0 vlat verify p
 
 # ---- training; captions are sampled beside their own pictures and masks ----
 train() {
@@ -70,6 +123,13 @@ expect 0 'resumes after step 3' train a cut "${lora[@]}" --max_train_steps 6 \
 same_end whole/checkpoint-6 cut/checkpoint-6 || wrong "a resumed run has other values"
 expect 0 . train a full --training_type full-finetune --max_train_steps 2 --gradient_checkpointing
 [ -s whole/validation/step-6/000.safetensors ] || wrong 'no sample'
+expect 0 . train p prompted "${lora[@]}" --max_train_steps 2 --validation_steps 2 \
+    --num_inference_steps 3
+for i in 1 2; do
+    cmp -s prompted/validation/step-2/000.safetensors prompted/validation/step-2/00$i.safetensors &&
+        wrong "samples 0 and $i have another mask or picture, and are equal"
+done
+expect 0 decoded vdecode prompted --model m --format png
 expect 0 decoded vdecode whole --model m --format png
 
 # ---- the mask changes the loss ----
