@@ -1,7 +1,7 @@
 /* pillow.h - a picture in another size, with the bytes that Pillow makes: its filters weigh as many
  * pixels as a pixel of the result covers; inside precompute only. Columns are resized before rows,
- * as in all versions before 13, which begins with rows where rows shrink more: some bytes differ by
- * one then. */
+ * as in all versions before 13, which begins with rows where rows shrink more: some bytes differ
+ * by a few then. */
 #ifndef PRECOMPUTE_TEXT_PILLOW_H
 #define PRECOMPUTE_TEXT_PILLOW_H
 
