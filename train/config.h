@@ -52,6 +52,8 @@ typedef struct vtrain_config {
     int ssm_layer;                            /* index into none|ttt_linear|ttt_mlp */
     int64_t mini_batch_size, scan_checkpoint_group_size;      /* 0: the model's */
     double ttt_base_lr;                       /* 0: the model's */
+    int zero_cond_t;                         /* 0 yes, 1 no, 2 auto */
+    char *model_version;
     bool ttt_eta_compat;
     vc_dtype transformer_dtype;               /* frozen weights in memory; NONE: as in the file */
     char *fp8_models;

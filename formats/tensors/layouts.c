@@ -480,6 +480,10 @@ const vf_layout vf_layouts[] = {
                  "txt_in.individual_token_refiner.blocks.0.norm1.weight" },
       .class = "HunyuanVideo", .slot = "transformer",
       .config = "{\"_class_name\":\"HunyuanVideo\"}", .sizes = none },
+    /* ComfyUI marks Qwen-Image-Edit-2511 by a tensor without values. */
+    { .marks = { "transformer_blocks.0.img_mod.1.weight", "__index_timestep_zero__" },
+      .class = "QwenImageTransformer2DModel", .slot = "transformer",
+      .config = "{\"zero_cond_t\":true}", .sizes = none },
     { .marks = { "transformer_blocks.0.img_mod.1.weight" },
       .class = "QwenImageTransformer2DModel", .slot = "transformer",
       .config = "{}", .sizes = none },

@@ -91,6 +91,17 @@ need make_model n QwenImageEditPlusPipeline qwen-edit-2511
 M=n
 expect 0 . train zero --max_train_steps 6 "${drop[@]}"
 cmp -s whole/metrics.jsonl zero/metrics.jsonl && wrong "zero_cond_t changes nothing"
+# weights whose config.json does not say it, by the flag and by musubi-tuner's name of the model
+M=m
+expect 0 . train asked --max_train_steps 6 "${drop[@]}" --zero_cond_t
+expect 0 . train named --max_train_steps 6 "${drop[@]}" --model_version edit-2511
+M=n
+expect 0 . train off --max_train_steps 6 "${drop[@]}" --no_zero_cond_t
+steps() { sed 's/.*"loss":\([^,]*\),.*/\1/' "$1/metrics.jsonl"; }
+for run in asked named; do
+    cmp <(steps zero) <(steps $run) || wrong "$run: other losses than 2511's"
+done
+cmp <(steps whole) <(steps off) || wrong "--no_zero_cond_t: other losses than 2509's"
 
 # ---- the first model by two commands, from folders that are paired by stems ----
 mkdir after before
@@ -109,6 +120,14 @@ check numbered 0 vprep --meta after --control_directory numbered before --out k 
 check three 0 vlat show k 0
 stdout_has '"path": "numbered/0_0.png"' && stdout_has '"path": "numbered/0_1.png"' &&
     stdout_has '"path": "before/0.png"' && stdout_has 'reference_3'
+# two pictures of one stem, of which none is the row's; a subfolder of the same name comes first
+cp before/1.png numbered/1.jpg && mkdir -p after/sub numbered/sub && cp media/2.png after/sub/1.png
+cp media/before/2.png numbered/sub/1.png && echo 'make it 2' >after/sub/1.txt
+check "one stem" 3 vprep --meta after --control_directory numbered --out k2 \
+    --image_sample_size 64 --reference_size 64 --model m
+holds k2/errors.jsonl '"path":"1.png".*numbered has both 1.jpg and 1.png: leave one picture of a stem'
+check "below" 0 vlat list k2 --json && stdout_has 'numbered/sub/1.png'
+rm -r after/sub
 rm before/1.png
 check unpaired 3 vprep --meta after --control_directory before --out l --image_sample_size 64 \
     --reference_size 64 --model first
