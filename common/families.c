@@ -2,6 +2,7 @@
 #include "common/families.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 /* vae/config.json of Wan 2.1, whose VAE Qwen-Image has too */
@@ -261,9 +262,12 @@ static const vc_family families[] = {
       .pipeline = { { .class = "QwenImagePipeline", .versions = "original",
                       .references = &no_references },
                     { .class = "QwenImageEditPipeline", .mode = VC_MODE_EDIT, .versions = "edit",
+                      .published = "Qwen-Image-Edit",
                       .text = qwen_edit_text, .references = &qwen_edit_references },
                     { .class = "QwenImageEditPlusPipeline", .mode = VC_MODE_EDIT,
                       .versions = "edit-plus edit-2509 edit-2511",
+                      .published = "Qwen-Image-Edit-2509 Qwen-Image-Edit-2511 "
+                                   "FireRed-Image-Edit-1.0 FireRed-Image-Edit-1.1",
                       .text = qwen_plus_text, .references = &qwen_plus_references } },
       .moments = true, .dtype = VC_BF16,
       .references = { .most = VC_REFERENCES, .side = 1024, .multiple = 32, .look = 384 },
@@ -393,6 +397,29 @@ const vc_pipeline *vc_family_version(const vc_family *f, const char *word)
         if (!strcmp(p->class, word) || has_word(p->versions, word))
             return p;
     return NULL;
+}
+
+static const vc_pipeline *published_as(const char *name)
+{
+    for (const vc_family *f = families; f->name; f++)
+        for (int i = 0; i < VC_FAMILY_PIPELINES && f->pipeline[i].class; i++)
+            if (f->pipeline[i].published && has_word(f->pipeline[i].published, name))
+                return &f->pipeline[i];
+    return NULL;
+}
+
+const vc_pipeline *vc_family_published(const char *path)
+{
+    const vc_pipeline *found = NULL;
+    char name[80];
+
+    for (size_t n; *path; path += n + (path[n] == '/')) {
+        n = strcspn(path, "/");
+        snprintf(name, sizeof name, "%.*s", (int)n, path);
+        const vc_pipeline *p = n && n < sizeof name ? published_as(name) : NULL;
+        found = p ? p : found;
+    }
+    return found;
 }
 
 const vc_first *vc_family_first(const char *class)

@@ -98,6 +98,8 @@ typedef struct vc_references {
 typedef struct vc_pipeline {
     const char *class;                   /* _class_name of model_index.json; NULL ends a list */
     vc_mode mode;                        /* what it was made for */
+    const char *published;               /* names of its folders on the hubs; NULL: its files tell
+                                          * it */
     const char *versions;                /* words for it, of musubi-tuner's --model_version; NULL:
                                           * none */
     const char *flag;                    /* a field that is true in the config.json of its
@@ -206,6 +208,9 @@ const vc_family *vc_family_find(const char *name);                   /* NULL if 
 const vc_family *vc_family_of_transformer(const char *class);
 /* The family's pipeline of that class; NULL: it has none. */
 const vc_pipeline *vc_family_pipeline(const vc_family *f, const char *class);
+/* The pipeline whose published folder, as "Qwen-Image-Edit-2509", is one of the path's; NULL: there
+ * is none. */
+const vc_pipeline *vc_family_published(const char *path);
 /* Whether the family's pipelines that edit pictures have texts of their own. */
 bool vc_family_edits_differ(const vc_family *f);
 /* The pipeline of this class, or of one of its versions; NULL: the family has none. */

@@ -153,6 +153,35 @@ static int take_pattern(const found *to, const char *base, const char *id, const
     return rc;
 }
 
+static const char *base_path(void)
+{
+    const char *base = getenv("DIFFSYNTH_MODEL_BASE_PATH");
+    return base && *base ? base : "./models";
+}
+
+int vf_origin_path(char **out, const char *text, vc_err *err)
+{
+    const char *colon = strrchr(text, ':'), *base = base_path();
+    *out = NULL;
+    if (!colon || colon == text || !colon[1] || colon[1] == '/' || vc_file_exists(text))
+        return 0;
+    char *id = strndup(text, (size_t)(colon - text));
+    char *path = id ? vc_format("%s/%s/%s", base, id, colon + 1) : NULL;
+    glob_t g = { 0 };
+    int got = path ? glob(path, 0, NULL, &g) : GLOB_NOSPACE;
+    if (got == GLOB_NOMATCH)
+        got = glob_cached(&g, id, colon + 1);
+    int rc = got == GLOB_NOSPACE ? vc_no_memory(err)
+           : got || !g.gl_pathc ? missing(base, id, colon + 1, err) : 0;
+    if (!rc && !(*out = strdup(g.gl_pathv[0])))
+        rc = vc_no_memory(err);
+    if (!got)
+        globfree(&g);
+    free(path);
+    free(id);
+    return rc;
+}
+
 static int read_id(const found *to, const char *base, char *entry)
 {
     char *colon = strrchr(entry, ':');
@@ -165,13 +194,12 @@ static int read_id(const found *to, const char *base, char *entry)
 
 static int read_ids(const found *to, const char *ids)
 {
-    const char *base = getenv("DIFFSYNTH_MODEL_BASE_PATH");
     char *copy = strdup(ids), *rest = copy, *entry;
     int rc = copy ? 0 : vc_no_memory(to->err);
     while (!rc && (entry = strsep(&rest, ","))) {
         entry += strspn(entry, " \n");
         if (*entry)
-            rc = read_id(to, base && *base ? base : "./models", entry);
+            rc = read_id(to, base_path(), entry);
     }
     free(copy);
     return rc;

@@ -16,5 +16,8 @@ typedef int (*vf_origin_found)(void *arg, const char *slot, const char *path, vc
 /* Reads both texts, each of which may be NULL. VC_EUSAGE: no JSON, a file that is missing (with the
  * command that downloads it), or one of no known kind. */
 int vf_origins(const char *paths, const char *ids, vf_origin_found found, void *arg, vc_err *err);
+/* Makes the path of "ID:PATTERN", as --tokenizer_path names a folder, malloc'ed; *out is NULL where
+ * the text has another form or is a path that is there. VC_EUSAGE: the file is missing. */
+int vf_origin_path(char **out, const char *text, vc_err *err);
 
 #endif

@@ -112,8 +112,10 @@ static int find_family(vprep *p, vc_err *err)
         int rc = c->model ? check_transformer(p, err) : builtin ? 0 : check_forgotten(c, err);
         return rc ? rc : prep_family_of(&p->encoders.family, c->model, err);
     }
+    const vc_pipeline *published = p->encoders.published;
     const char *version = c->model_version ? c->model_version
-                          : c->edit_plus ? "edit-2509" : c->edit ? "edit" : NULL;
+                          : c->edit_plus ? "edit-2509" : c->edit ? "edit"
+                          : published ? published->class : NULL;
     if (version)
         return prep_family_by_version(&p->encoders.family, version, err);
     int rc = prep_component_dir(&dir, NULL, c->vae, "vae", "vae", err);
@@ -276,12 +278,18 @@ static text_rule rule_of(const vprep *p, int slot, int max_length)
     return rule;
 }
 
-/* The folder of an image processor, in the folder `slot` of the model's or its text encoder's. */
+/* The folder of an image processor, in the folder `slot` of the model's or its text encoder's, or,
+ * where models are named as in DiffSynth-Studio, where that program has it for all models that edit
+ * pictures. */
 static int find_image_processor(vprep *p, prep_part *part, const char *home, const char *slot,
                                 vc_err *err)
 {
-    int rc = prep_component_dir(&part->image_processor, home, p->c.image_processor, slot,
+    static const char shared[] = "Qwen/Qwen-Image-Edit:processor";
+    const vprep_config *c = &p->c;
+    int rc = prep_component_dir(&part->image_processor, home, c->image_processor, slot,
                                 "image_processor", err);
+    if (rc && !c->image_processor && c->model_id_with_origin_paths && !strcmp(slot, "processor"))
+        rc = prep_component_dir(&part->image_processor, home, shared, slot, "image_processor", err);
     return vc_flags_catch(p->flags, rc, err);
 }
 

@@ -28,6 +28,8 @@ typedef struct prep_encoders {
     int n_text;
     int64_t width[PREP_MAX_TEXTS];   /* that the transformer takes of each encoder; 0: unknown */
     int64_t vision_width;        /* the same of the vision model */
+    const vc_pipeline *published;    /* that of the transformer's folder, as its authors name it,
+                                      * where files alone are given; NULL: the name is unknown */
     bool mask_noise;             /* inpaint: pixel noise on the pixels that no mask covers */
     bool sees;                   /* the transformer attends to a vision model's states */
     bool ends;                   /* image-to-video knows the last frame besides the first */

@@ -7,6 +7,7 @@
 #include "common/cli/hub.h"
 #include "common/os/file.h"
 #include "formats/tensors/component.h"
+#include "formats/tensors/origins.h"
 #include "precompute/run/components.h"
 
 bool prep_is_file(const char *path)
@@ -19,8 +20,17 @@ int prep_component_dir(char **out, const char *model, const char *given, const c
                        const char *flag, vc_err *err)
 {
     const char *base = given ? given : model;
+    char *origin = NULL;
+    int rc = given ? vf_origin_path(&origin, given, err) : 0;
 
     *out = NULL;
+    if (rc)
+        return vc_context(err, rc, "--%s", flag);
+    if (origin) {
+        rc = prep_component_dir(out, model, origin, slot, flag, err);
+        free(origin);
+        return rc;
+    }
     if (!base)
         return vc_fail(err, VC_EUSAGE, "no %s: give --%s DIR, or --model with all components", slot,
                        flag);
@@ -29,7 +39,7 @@ int prep_component_dir(char **out, const char *model, const char *given, const c
         return *out ? 0 : vc_no_memory(err);
     }
     char *below;
-    int rc = vf_component_find(&below, base, slot, err);
+    rc = vf_component_find(&below, base, slot, err);
     if (rc)
         return rc;
     if (!below && !vc_file_exists(base))

@@ -175,12 +175,15 @@ static void say_dtype(const vprep *p)
 /* Takes a component that DiffSynth-Studio's flags name; of a transformer vprep reads the names. */
 static int take_origin(void *arg, const char *slot, const char *path, vc_err *err)
 {
+    vprep *p = arg;
     static const char *const parts[] = { "model", "vae", "text_encoder", "text_encoder_2",
                                          "text_encoder_3", "image_encoder" };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (!strcmp(slot, parts[i]))
-            return vc_flags_prefer(arg, slot, path, err);
+            return vc_flags_prefer(p->flags, slot, path, err);
     int rc = strncmp(slot, "transformer", 11) ? 0 : vf_transformer_check_file(path, err);
+    if (!rc && !strncmp(slot, "transformer", 11))
+        p->encoders.published = vc_family_published(path);
     return rc && rc != VC_ENOMEM ? vc_context(err, VC_EUSAGE, "--transformer") : rc;
 }
 
@@ -192,8 +195,7 @@ static int settle_config(vprep *p, vc_err *err)
     check_together(&p->c, p->flags);
     int rc = vc_flags_catch(p->flags, check_variants(p->c.variants, err), err);
     if (!rc)
-        rc = vf_origins(p->c.model_paths, p->c.model_id_with_origin_paths, take_origin, p->flags,
-                        err);
+        rc = vf_origins(p->c.model_paths, p->c.model_id_with_origin_paths, take_origin, p, err);
     bool missing = rc == VC_EUSAGE;            /* a model is named, but its files are not here */
     rc = vc_flags_catch(p->flags, rc, err);
     if (!rc)
