@@ -190,7 +190,8 @@ static const char *const qwen_names[] = {
     "norm_out.linear", "proj_out",
     "transformer_blocks.#.{img,txt}_{mod.1,mlp.net.0.proj,mlp.net.2}",
     "transformer_blocks.#.attn.{to_q,to_k,to_v,to_out.0,norm_q,norm_k,add_q_proj,add_k_proj,"
-    "add_v_proj,to_add_out,norm_added_q,norm_added_k}", NULL
+    "add_v_proj,to_add_out,norm_added_q,norm_added_k}",
+    "__index_timestep_zero__", NULL              /* ComfyUI's mark of 2511, without values */
 };
 static const vf_config_row qwen_fields[] = {
     VF_ONLY_INT("patch_size", 2),

@@ -145,6 +145,11 @@ tensors layered.safetensors transformer_blocks.0.img_mod.1.weight \
 both 'layered.safetensors: time_text_embed.addition_t.*(Qwen-Image-Layered)' \
     --model layered.safetensors
 
+# ComfyUI's mark of Qwen-Image-Edit-2511 is no tensor of another model
+tensors marked.safetensors transformer_blocks.0.img_mod.1.weight __index_timestep_zero__
+check marked '1 2' vprep --meta no.json --out out.lmdb --model_paths '["marked.safetensors"]'
+output_lacks __index_timestep_zero__
+
 both '^[a-z]*: --transformer: layered.safetensors: time_text_embed' \
     --model_paths '["layered.safetensors"]'
 
