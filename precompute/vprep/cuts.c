@@ -15,6 +15,7 @@ typedef struct cuts {
     const text_cut *cut;
     text_words words;
     const char *kind;                    /* of the captions */
+    bool whole;                          /* texts of the slot are not cut: longer ones are skipped */
     uint64_t n, all;                     /* of `all` captions, n are longer */
     const char *first;                   /* the first of them; NULL: there is none */
     int64_t row;                         /* its row, from 1; of --negative_prompt 0 */
@@ -129,8 +130,9 @@ static int say(const cuts *c, const char *slot, int tokens, FILE *out, vc_buf *l
     if (rc)
         return rc;
 
-    vc_buf_printf(&b, "%s reads %d tokens: %" PRIu64 " of %" PRIu64 " %s have more and lose their "
-                  "ends; the first, ", slot, tokens, c->n, c->all, c->kind);
+    vc_buf_printf(&b, "%s reads %d tokens: %" PRIu64 " of %" PRIu64 " %s have more and %s; the "
+                  "first, ", slot, tokens, c->n, c->all, c->kind,
+                  c->whole ? "are skipped, as texts of this model are not cut" : "lose their ends");
     if (c->row)
         vc_buf_printf(&b, "row %" PRId64, c->row);
     else
@@ -139,7 +141,8 @@ static int say(const cuts *c, const char *slot, int tokens, FILE *out, vc_buf *l
         vc_buf_str(&b, ", ");
         add_shown(&b, c->path);
     }
-    vc_buf_printf(&b, ", loses %zu token%s:", lost, lost == 1 ? "" : "s");
+    vc_buf_printf(&b, ", %s %zu token%s%s:", c->whole ? "has" : "loses", lost,
+                  lost == 1 ? "" : "s", c->whole ? " too many" : "");
     vc_buf_printf(lines, "%s%.*s \"", lines->n ? "\n" : "", (int)b.n, b.n ? b.data : "");
     vc_buf_str(&b, "\n    ");
     add_shown(&b, end);
@@ -163,7 +166,8 @@ static int count_slot(const vprep *p, int slot, FILE *out, vc_buf *lines, vc_err
     if (rc)
         return rc;
 
-    cuts c[2] = { { .cut = cut, .kind = "captions" }, { .cut = cut, .kind = "prompts" } };
+    cuts c[2] = { { .cut = cut, .kind = "captions", .whole = rule->each },
+                  { .cut = cut, .kind = "prompts", .whole = rule->each } };
     rc = count_rows(&c[0], p, err);
     if (!rc)
         rc = count_prompts(&c[1], p, err);

@@ -52,7 +52,11 @@ cat >media/bad.jsonl <<'END'
 {"image": "0.png", "edit_image": "before/0.png", "prompt": "make it red"}
 {"image": "1.png", "edit_image": "before/1.png", "prompt": "an <|image_pad|>"}
 END
+printf '{"image": "2.png", "edit_image": "before/0.png", "prompt": "%s"}\n' "$(seq -s ' ' 2000)" \
+    >>media/bad.jsonl
 check skipped 3 prep bad.jsonl b --model m --train_mode edit
+stdout_has 'reads 1024 tokens: 1 of 3 captions have more and are skipped, as texts of this model'
+holds b/errors.jsonl '"row":3.*and this model.s texts are not cut: shorten the caption'
 holds b/errors.jsonl '"row":2.*holds <|image_pad|>'
 check copied 0 vlat merge a b --out both && check "verified copy" 0 vlat verify both
 check "empty prompts" 0 vlat gc both --dry_run
