@@ -15,10 +15,10 @@ const char *exchange_texts_root(const exchange_texts *t);
 /* Puts the values of the encoders' empty prompts. */
 int exchange_texts_empty(const exchange_texts *t, vf_writer *w, vc_err *err);
 /* Puts the values of a caption's texts, and of the empty prompt that the sample has of its own,
- * with its pictures; the caller frees *keys and *empty, the lists of their keys for a record; *empty
- * may become NULL. Of several samples with the caption that of the same stem as path counts.
- * VC_ENOENT: the dataset has no such caption. VC_EMISMATCH: it has several with other texts, none of
- * them of the stem. */
+ * with its pictures; the caller frees *keys and *empty, the lists of their keys for a record, of
+ * which *empty may be NULL. Of several samples with the caption that of the same stem as path
+ * counts. VC_ENOENT: the dataset has no such caption. VC_EMISMATCH: it has several with other texts,
+ * none of them of the stem. */
 int exchange_texts_put(const exchange_texts *t, vf_writer *w, const char *path,
                        const char *caption, cJSON **keys, cJSON **empty, vc_err *err);
 void exchange_texts_close(exchange_texts *t);                      /* t may be NULL */
@@ -57,6 +57,9 @@ int exchange_denormalized(exchange *x, vf_view *v, float **own, vc_err *err);
 /* Checks text i of an item, and compares it with the first item's, t, unless t is NULL. */
 int exchange_check_text(const struct exchange_encoder *t, const exchange_item *m, int i,
                         vc_err *err);
+/* Warns that a dropped caption of an edit is the prompt without pictures, where the family's texts
+ * have some. */
+void exchange_say_empties(const exchange *x);
 /* Checks a whole value of a dataset, of a text or of latents: it has the tensors of one kind of
  * value (docs/format.md) and no others, and all numbers are finite. */
 int exchange_check_value(bool text, const vf_safetensors *st, vc_err *err);

@@ -475,8 +475,8 @@ static int put_texts(const exchange *x, const exchange_item *m, const char *path
     return rc;
 }
 
-/* Puts the texts of all captions of an item and lists the captions for the record, and its own empty
- * prompt. */
+/* Puts the texts of all captions of an item, lists the captions for the record, and finds its own
+ * empty prompt. */
 static int put_captions(const exchange *x, const exchange_item *m, cJSON *list, cJSON **empty,
                         vc_err *err)
 {
@@ -548,18 +548,6 @@ static int check_empties(const exchange *x, vc_err *err)
     return 0;
 }
 
-/* Warns that a dropped caption of an edit is the prompt without pictures, where the family's texts
- * have some. */
-static void say_empties(const exchange *x)
-{
-    const exchange_sink *s = x->sink;
-    if (s->edit && x->family->references.look && !s->own_empty && !s->whole)
-        vc_warn(x->v->progress, "a dropped caption of these samples is the one empty prompt, without "
-                "their reference pictures: the cache has no others. Train with "
-                "--caption_dropout_p 0, or import with --texts DATASET, which vprep made of the "
-                "same media with --train_mode edit: each sample then has its own");
-}
-
 /* Warns if files of a whole export were changed, as the change may not have been intended. */
 static void compare_roots(const exchange *x, const char *root)
 {
@@ -581,7 +569,7 @@ int exchange_finish(exchange *x, vc_err *err)
     if (!rc && !s->whole)
         rc = check_empties(x, err);
     if (!rc)
-        say_empties(x);
+        exchange_say_empties(x);
     if (!rc)
         rc = vf_writer_drop_unseen(s->w, &dropped, err);
     if (!rc)

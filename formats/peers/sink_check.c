@@ -109,3 +109,13 @@ int exchange_check_value(bool text, const vf_safetensors *st, vc_err *err)
     }
     return rc;
 }
+
+void exchange_say_empties(const exchange *x)
+{
+    const exchange_sink *s = x->sink;
+    if (s->edit && x->family->references.look && !s->own_empty && !s->whole)
+        vc_warn(x->v->progress, "a dropped caption of these samples is the one empty prompt, "
+                "without their reference pictures: the cache has no others. Train with "
+                "--caption_dropout_p 0, or import with --texts DATASET, which vprep made of the "
+                "same media with --train_mode edit: each sample then has its own");
+}

@@ -15,7 +15,7 @@ typedef struct cuts {
     const text_cut *cut;
     text_words words;
     const char *kind;                    /* of the captions */
-    bool whole;                          /* texts of the slot are not cut: longer ones are skipped */
+    bool whole;                          /* texts are not cut: longer ones are skipped */
     uint64_t n, all;                     /* of `all` captions, n are longer */
     const char *first;                   /* the first of them; NULL: there is none */
     int64_t row;                         /* its row, from 1; of --negative_prompt 0 */

@@ -162,3 +162,25 @@ int vtrain_load_model(vtrain *t, vc_err *err)
         rc = load_beside(t, err);
     return rc ? rc : vtrain_fit_data(t, err);
 }
+
+int vtrain_settle_zero_cond(vtrain *t, vc_err *err)
+{
+    static const char field[] = "zero_cond_t";
+    const char *path = vtrain_weights_path(t->model.weights), *version = t->cfg.model_version;
+    const bool qwen = !strcmp(t->model.family->class_name, "QwenImageTransformer2DModel");
+    const bool known = cJSON_HasObjectItem(t->model.config, field);
+    enum { YES, NO, AUTO };
+    const bool named = version && !strcmp(version, "edit-2511");
+    const bool asked = t->cfg.zero_cond_t != AUTO || named;
+    const bool on = asked ? t->cfg.zero_cond_t == YES || (named && t->cfg.zero_cond_t != NO)
+                          : !known && strstr(path, "2511") &&
+                            !vc_file_exists_in(path, "config.json");
+
+    if (!qwen || (!asked && !on))
+        return 0;
+    if (!asked)
+        vc_say(t->ui, "%s has no config.json and the name of Qwen-Image-Edit-2511: --zero_cond_t "
+               "holds; --no_zero_cond_t trains it as 2509", path);
+    cJSON_DeleteItemFromObject(t->model.config, field);
+    return cJSON_AddBoolToObject(t->model.config, field, on) ? 0 : vc_no_memory(err);
+}

@@ -113,30 +113,6 @@ static int check_low(const vtrain_model *m, vc_err *err)
     return 0;
 }
 
-/* Weights without a config.json do not say whether they are those of Qwen-Image-Edit-2511, of which
- * the tensors are 2509's: flags do, or the name of the file or its folders. */
-static int settle_zero_cond(vtrain *t, vc_err *err)
-{
-    static const char field[] = "zero_cond_t";
-    const char *path = vtrain_weights_path(t->model.weights), *version = t->cfg.model_version;
-    const bool qwen = !strcmp(t->model.family->class_name, "QwenImageTransformer2DModel");
-    const bool known = cJSON_HasObjectItem(t->model.config, field);
-    enum { YES, NO, AUTO };
-    const bool named = version && !strcmp(version, "edit-2511");
-    const bool asked = t->cfg.zero_cond_t != AUTO || named;
-    const bool on = asked ? t->cfg.zero_cond_t == YES || (named && t->cfg.zero_cond_t != NO)
-                          : !known && strstr(path, "2511") &&
-                            !vc_file_exists_in(path, "config.json");
-
-    if (!qwen || (!asked && !on))
-        return 0;
-    if (!asked)
-        vc_say(t->ui, "%s has no config.json and the name of Qwen-Image-Edit-2511: --zero_cond_t "
-               "holds; --no_zero_cond_t trains it as 2509", path);
-    cJSON_DeleteItemFromObject(t->model.config, field);
-    return cJSON_AddBoolToObject(t->model.config, field, on) ? 0 : vc_no_memory(err);
-}
-
 /* Reads the model's config.json, or makes that of a new built-in model. */
 static int open_config(vtrain *t, vc_err *err)
 {
@@ -180,7 +156,7 @@ static int open_config(vtrain *t, vc_err *err)
     t->model.config = cJSON_Duplicate(vtrain_weights_config(t->model.weights), true);
     if (!t->model.config)
         return vc_no_memory(err);
-    rc = settle_zero_cond(t, err);
+    rc = vtrain_settle_zero_cond(t, err);
     if (!rc)
         rc = open_ssm(t, err);
     return rc ? rc : vtrain_weights_pipeline(&t->model.pipeline, t->model.config, t->model.family,

@@ -31,7 +31,8 @@
       .text = { { .embeds = "context", .padded = 512, .whole = true, \
                   .trim = EXCHANGE_BY_ZEROS } } }
 #define FLUX2 FILES("flux2"), .axes = EXCHANGE_TOKENS, .sides = { "height", "width" }, \
-    .references = "edit_latents", .places = "edit_image_ids", .n_text = 1, .text = { { .embeds = "prompt_embeds" } }
+    .references = "edit_latents", .places = "edit_image_ids", .n_text = 1, \
+    .text = { { .embeds = "prompt_embeds" } }
 
 static const exchange_names layouts[] = {
     WAN("wan2.1"), WAN("wan2.2-5b"),
