@@ -19,7 +19,9 @@
     U(with, GELU_ERF, gelu_erf)                                                                    \
     U(with, QUICK_GELU, quick_gelu)                                                                \
     U(with, SIGMOID, sigmoid)                                                                      \
-    U(with, TANH, tanh)
+    U(with, TANH, tanh)                                                                            \
+    U(with, RELU, relu)                                                                            \
+    U(with, SIN_SQUARED, sin_squared)
 
 /* The rules by which optimisers change a value. Expands to R(with, NAME, name, states, squares):
  * `states` numbers are kept for each value, at most VF_STATES, and those of the bits in `squares`
@@ -145,6 +147,47 @@ VF_FN VF VF_(tanh_slope)(VF x)
     VF rest, s = VF_(sigmoids)(2.0f * x, &rest);
 
     return 4.0f * s * rest;
+}
+
+VF_FN VF VF_(relu)(VF x) { return VF_(if)(x > 0.0f, x, 0.0f * x); }
+VF_FN VF VF_(relu_slope)(VF x) { return VF_(if)(x > 0.0f, 0.0f * x + 1.0f, 0.0f * x); }
+
+/* Returns x without its nearest multiple of pi, which is taken away in three parts. Adding and
+ * subtracting 1.5 * 2^23 rounds to an integer, for |x| below 1e6. */
+VF_FN VF VF_(within_pi)(VF x)
+{
+    VF n = (x * 0.31830988618f + 12582912.0f) - 12582912.0f;
+
+    return ((x - n * 3.140625f) - n * 9.67502593994140625e-4f) - n * 1.509957990978376e-7f;
+}
+
+/* sin^2, by sin's series up to r^11 on |r| <= pi/2: the absolute error is below 2e-7. */
+VF_FN VF VF_(sin_squared)(VF x)
+{
+    VF r = VF_(within_pi)(x), z = r * r;
+    VF p = z * -2.50521084e-8f + 2.75573192e-6f;
+
+    p = p * z - 1.98412698e-4f;
+    p = p * z + 8.33333333e-3f;
+    p = p * z - 1.66666667e-1f;
+    p = p * z * r + r;
+    return p * p;
+}
+/* Its slope is sin 2x: 2 x lies within pi of a multiple of 2 pi, where sin 2r = 2 sin r cos r. */
+VF_FN VF VF_(sin_squared_slope)(VF x)
+{
+    VF r = VF_(within_pi)(x), z = r * r;
+    VF p = z * -2.50521084e-8f + 2.75573192e-6f, c = z * 2.08767570e-9f - 2.75573192e-7f;
+
+    p = p * z - 1.98412698e-4f;
+    p = p * z + 8.33333333e-3f;
+    p = p * z - 1.66666667e-1f;
+    p = p * z * r + r;
+    c = c * z + 2.48015873e-5f;
+    c = c * z - 1.38888889e-3f;
+    c = c * z + 4.16666667e-2f;
+    c = c * z - 0.5f;
+    return 2.0f * p * (c * z + 1.0f);
 }
 
 /* A rule returns the value after a step, and updates the value's state s. */

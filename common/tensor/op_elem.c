@@ -117,6 +117,11 @@ vt_tensor *vt_quick_gelu(vt_ctx *g, vt_tensor *x)
 }
 vt_tensor *vt_sigmoid(vt_ctx *g, vt_tensor *x) { return unary(g, VT_SIGMOID, "sigmoid", x); }
 vt_tensor *vt_tanh(vt_ctx *g, vt_tensor *x) { return unary(g, VT_TANH, "tanh", x); }
+vt_tensor *vt_relu(vt_ctx *g, vt_tensor *x) { return unary(g, VT_RELU, "relu", x); }
+vt_tensor *vt_sin_squared(vt_ctx *g, vt_tensor *x)
+{
+    return unary(g, VT_SIN_SQUARED, "sin_squared", x);
+}
 
 /* ---- gated residual ---- */
 

@@ -66,6 +66,8 @@ vt_tensor *vt_gelu_erf(vt_ctx *g, vt_tensor *x);
 vt_tensor *vt_quick_gelu(vt_ctx *g, vt_tensor *x);                  /* x sigmoid(1.702 x) */
 vt_tensor *vt_sigmoid(vt_ctx *g, vt_tensor *x);
 vt_tensor *vt_tanh(vt_ctx *g, vt_tensor *x);
+vt_tensor *vt_relu(vt_ctx *g, vt_tensor *x);                        /* max(x, 0) */
+vt_tensor *vt_sin_squared(vt_ctx *g, vt_tensor *x);                 /* sin(x)^2, |x| below 1e6 */
 /* x + gate * y: the gated residual of adaLN-Zero (Peebles & Xie, 3.2). gate broadcasts to x, whose
  * shape y has. */
 vt_tensor *vt_gated_add(vt_ctx *g, vt_tensor *x, vt_tensor *y, vt_tensor *gate);

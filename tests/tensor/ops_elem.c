@@ -53,6 +53,16 @@ static int64_t ref_tanh(double *y, const double *const *x, const op_args *a)
     OP_EACH(y, op_count(&a->s[0]), tanh(x[0][i]));
 }
 
+static int64_t ref_relu(double *y, const double *const *x, const op_args *a)
+{
+    OP_EACH(y, op_count(&a->s[0]), fmax(x[0][i], 0));
+}
+
+static int64_t ref_sin_squared(double *y, const double *const *x, const op_args *a)
+{
+    OP_EACH(y, op_count(&a->s[0]), sin(x[0][i]) * sin(x[0][i]));
+}
+
 static int64_t ref_gated_add(double *y, const double *const *x, const op_args *a)
 {
     OP_EACH(y, op_count(&a->s[0]), x[0][i] + x[1][i] * x[2][op_broadcast(&a->s[0], &a->s[2], i)]);
@@ -140,6 +150,8 @@ OP_RUN(gelu_erf, vt_gelu_erf(g, x[0]))
 OP_RUN(quick_gelu, vt_quick_gelu(g, x[0]))
 OP_RUN(sigmoid, vt_sigmoid(g, x[0]))
 OP_RUN(hyperbolic, vt_tanh(g, x[0]))
+OP_RUN(relu, vt_relu(g, x[0]))
+OP_RUN(sin_squared, vt_sin_squared(g, x[0]))
 OP_RUN(gated_add, vt_gated_add(g, x[0], x[1], x[2]))
 OP_RUN(mix, vt_mix(g, x[0], x[1], x[2], x[3]))
 OP_RUN(posterior, vt_posterior(g, x[0], x[1], x[2]))
@@ -173,6 +185,8 @@ const op_case ops_elem[] = {
     { "quick_gelu", quick_gelu, ref_quick_gelu, { "3 5 333" }, CHAIN },
     { "sigmoid", sigmoid, ref_sigmoid, { "9 401" }, CHAIN },
     { "tanh", hyperbolic, ref_tanh, { "5 777" }, CHAIN },
+    { "relu", relu, ref_relu, { "3 333" }, CHAIN },
+    { "sin_squared", sin_squared, ref_sin_squared, { "3 777" }, CHAIN },
     { "gated_add: per sample", gated_add, ref_gated_add, { "2 60 257", "2 60 257", "2 1 257" },
       SUMS },
     { "gated_add: per token", gated_add, ref_gated_add, { "2 5 9", "2 5 9", "2 5 9" }, CHAIN },

@@ -216,6 +216,10 @@ static double ref_quick_slope(double x)
     return sigmoid(1.702 * x) * (1 + 1.702 * x * sigmoid(-1.702 * x));
 }
 static double ref_sigmoid_slope(double x) { return sigmoid(x) * sigmoid(-x); }
+static double ref_relu(double x) { return fmax(x, 0); }
+static double ref_relu_slope(double x) { return x > 0; }
+static double ref_sin_squared(double x) { return sin(x) * sin(x); }
+static double ref_sin_squared_slope(double x) { return sin(2 * x); }
 static double ref_tanh_slope(double x) { return 4 * sigmoid(2 * x) * sigmoid(-2 * x); }
 
 /* A function at equally spaced points of from..to. An error may be relative * |value| + absolute.
@@ -245,6 +249,11 @@ static const curve curves[] = {
     { "tanh", AT(tanh), 0, tanh, -10, 10, 3e-7, 0 },
     { "tanh, near 0", AT(tanh), 0, tanh, -0.7, 0.7, 3e-7, 0 },
     { "tanh'", 0, AT(tanh_grad), ref_tanh_slope, -40, 40, 1e-6, 0 },
+    { "relu", AT(relu), 0, ref_relu, -40, 40, 0, 0 },
+    { "relu'", 0, AT(relu_grad), ref_relu_slope, -40, 40, 0, 0 },
+    { "sin^2", AT(sin_squared), 0, ref_sin_squared, -7, 7, 0, 3e-7 },
+    { "sin^2, far", AT(sin_squared), 0, ref_sin_squared, -5e3, 5e3, 0, 1e-6 },
+    { "sin^2'", 0, AT(sin_squared_grad), ref_sin_squared_slope, -300, 300, 0, 1e-6 },
 };
 
 static void check_curve(const cpu_rows *r, const curve *c)
