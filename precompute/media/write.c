@@ -151,6 +151,126 @@ int media_shrink(uint8_t **small, int *small_h, int *small_w, const uint8_t *rgb
     return rc;
 }
 
+/* ---- sound ---- */
+
+typedef struct mp4_sound {
+    const media_wave *wave;          /* borrowed; NULL: there is no sound */
+    AVCodecContext *enc;
+    AVStream *st;
+    AVFrame *frame;
+    AVPacket *pkt;
+    int64_t at;                      /* samples that the encoder has */
+} mp4_sound;
+enum { BITS_A_CHANNEL = 128000 };
+
+static void sound_close(mp4_sound *s)
+{
+    avcodec_free_context(&s->enc);
+    av_frame_free(&s->frame);
+    av_packet_free(&s->pkt);
+}
+
+static int sound_encoder(mp4_sound *s, bool global_header)
+{
+    const AVCodec *codec = avcodec_find_encoder(AV_CODEC_ID_AAC);
+
+    if (!codec)
+        return AVERROR_ENCODER_NOT_FOUND;
+    s->enc = avcodec_alloc_context3(codec);
+    if (!s->enc)
+        return AVERROR(ENOMEM);
+    s->enc->sample_fmt = AV_SAMPLE_FMT_FLTP;
+    s->enc->sample_rate = s->wave->rate;
+    s->enc->time_base = (AVRational){ 1, s->wave->rate };
+    s->enc->bit_rate = (int64_t)BITS_A_CHANNEL * s->wave->channels;
+    s->enc->flags |= AV_CODEC_FLAG_BITEXACT;
+    s->enc->thread_count = 1;
+    if (global_header)
+        s->enc->flags |= AV_CODEC_FLAG_GLOBAL_HEADER;
+    av_channel_layout_default(&s->enc->ch_layout, s->wave->channels);
+    return avcodec_open2(s->enc, codec, NULL);
+}
+
+/* Adds a stream to mux, whose header is not written yet. The caller closes s after a failure
+ * too. */
+static int sound_open(mp4_sound *s, AVFormatContext *mux, const media_wave *wave, vc_err *err)
+{
+    if (!wave)
+        return 0;
+    if (wave->n < 1 || wave->channels < 1 || wave->channels > 2 || wave->rate < 1)
+        return vc_fail(err, VC_EINVAL, "sound of %lld samples at %d Hz of %d channels",
+                       (long long)wave->n, wave->rate, wave->channels);
+    s->wave = wave;
+    s->frame = av_frame_alloc();
+    s->pkt = av_packet_alloc();
+    int r = s->frame && s->pkt ? sound_encoder(s, mux->oformat->flags & AVFMT_GLOBALHEADER)
+                               : AVERROR(ENOMEM);
+    if (r >= 0)
+        s->st = avformat_new_stream(mux, NULL);
+    if (r >= 0)
+        r = s->st ? avcodec_parameters_from_context(s->st->codecpar, s->enc) : AVERROR(ENOMEM);
+    if (r < 0)
+        return media_av_fail(err, r, "no AAC encoder for sound at %d Hz of %d channels", wave->rate,
+                             wave->channels);
+    s->st->time_base = s->enc->time_base;
+    return 0;
+}
+
+/* Encodes a frame, or with NULL flushes the encoder, and writes its packets. */
+static int sound_put(mp4_sound *s, AVFormatContext *mux, const AVFrame *frame, vc_err *err)
+{
+    int r = avcodec_send_frame(s->enc, frame);
+
+    while (r >= 0) {
+        r = avcodec_receive_packet(s->enc, s->pkt);
+        if (r == AVERROR(EAGAIN) || r == AVERROR_EOF)
+            return 0;
+        if (r < 0)
+            break;
+        av_packet_rescale_ts(s->pkt, s->enc->time_base, s->st->time_base);
+        s->pkt->stream_index = s->st->index;
+        r = av_interleaved_write_frame(mux, s->pkt);
+    }
+    return media_av_fail(err, r, "cannot encode the sound");
+}
+
+/* Gives the next samples to the encoder, at most as many as one of its frames has. */
+static int sound_next(mp4_sound *s, AVFormatContext *mux, vc_err *err)
+{
+    const media_wave *w = s->wave;
+    const int64_t left = w->n - s->at;
+    const int most = s->enc->frame_size > 0 ? s->enc->frame_size : 1024;
+
+    av_frame_unref(s->frame);
+    s->frame->format = s->enc->sample_fmt;
+    s->frame->sample_rate = w->rate;
+    s->frame->nb_samples = left < most ? (int)left : most;
+    s->frame->pts = s->at;
+    int r = av_channel_layout_copy(&s->frame->ch_layout, &s->enc->ch_layout);
+    if (r >= 0)
+        r = av_frame_get_buffer(s->frame, 0);
+    if (r < 0)
+        return media_av_fail(err, r, "sound");
+    for (int c = 0; c < w->channels; c++) {
+        float *to = (float *)(void *)s->frame->extended_data[c];
+        const float *from = w->x + c * w->n + s->at;
+        for (int i = 0; i < s->frame->nb_samples; i++)
+            to[i] = isfinite(from[i]) ? fminf(fmaxf(from[i], -1), 1) : 0;
+    }
+    s->at += s->frame->nb_samples;
+    return sound_put(s, mux, s->frame, err);
+}
+
+/* Writes the packets of the samples before `until` seconds; `end`: all that are left. */
+static int sound_write(mp4_sound *s, AVFormatContext *mux, double until, bool end, vc_err *err)
+{
+    int rc = 0;
+
+    while (!rc && s->wave && s->at < s->wave->n && (end || (double)s->at < until * s->wave->rate))
+        rc = sound_next(s, mux, err);
+    return rc || !end || !s->wave ? rc : sound_put(s, mux, NULL, err);
+}
+
 /* ---- clips ---- */
 
 typedef struct media_mp4 {
@@ -164,6 +284,8 @@ typedef struct media_mp4 {
     AVFrame *frame;             /* the same as yuv420p */
     AVPacket *pkt;
     AVStream *st;
+    double fps;
+    mp4_sound sound;
 } clip;
 
 /* Constant quality where the encoder has the option: close to the input, not the smallest file. */
@@ -226,7 +348,8 @@ static int converter_open(clip *c, int h, int w, vc_err *err)
 }
 
 /* "file:" in front of tmp keeps FFmpeg from taking a part of the name for a protocol. */
-static int clip_open(clip *c, const char *tmp, int h, int w, AVRational rate, vc_err *err)
+static int clip_open(clip *c, const char *tmp, int h, int w, AVRational rate,
+                     const media_wave *sound, vc_err *err)
 {
     char *url = vc_format("file:%s", tmp);
     c->frame = av_frame_alloc();
@@ -248,6 +371,9 @@ static int clip_open(clip *c, const char *tmp, int h, int w, AVRational rate, vc
     c->mux->flags |= AVFMT_FLAG_BITEXACT;
     c->st = avformat_new_stream(c->mux, NULL);
     r = c->st ? avcodec_parameters_from_context(c->st->codecpar, c->enc) : AVERROR(ENOMEM);
+    rc = r < 0 ? 0 : sound_open(&c->sound, c->mux, sound, err);
+    if (rc)
+        return rc;
     if (r >= 0) {
         c->st->time_base = c->enc->time_base;
         c->st->avg_frame_rate = rate;
@@ -319,6 +445,7 @@ static int clip_close(clip *c, int rc, vc_err *err)
     }
     avformat_free_context(c->mux);
     avcodec_free_context(&c->enc);
+    sound_close(&c->sound);
     sws_freeContext(c->sws);
     av_free(c->rgb);
     av_frame_free(&c->frame);
@@ -346,7 +473,8 @@ static int replace(const char *path, const char *tmp, vc_err *err)
     return rc;
 }
 
-int media_mp4_open(media_mp4 **out, const char *path, int h, int w, double fps, vc_err *err)
+int media_mp4_open(media_mp4 **out, const char *path, int h, int w, double fps,
+                   const media_wave *sound, vc_err *err)
 {
     *out = NULL;
     int rc = check_size(h, w, err);
@@ -361,6 +489,7 @@ int media_mp4_open(media_mp4 **out, const char *path, int h, int w, double fps, 
     }
     c->h = h;
     c->w = w;
+    c->fps = fps;
     rc = vc_temp_open(&c->fd, &c->tmp, path, err);
     if (rc) {
         free(c->path);
@@ -368,7 +497,7 @@ int media_mp4_open(media_mp4 **out, const char *path, int h, int w, double fps, 
         return rc;
     }
     media_log_clear();
-    rc = clip_open(c, c->tmp, h + (h & 1), w + (w & 1), av_d2q(fps, UINT16_MAX), err);
+    rc = clip_open(c, c->tmp, h + (h & 1), w + (w & 1), av_d2q(fps, UINT16_MAX), sound, err);
     if (rc)                                         /* MPEG-4 part 2 has rates of 16 bits */
         return media_mp4_close(c, vc_context(err, rc, "%s", path), err);
     *out = c;
@@ -382,6 +511,8 @@ int media_mp4_put(media_mp4 *c, const uint8_t *rgb, vc_err *err)
     c->frame->pts = c->n;
     if (!rc)
         rc = clip_put(c, c->frame, err);
+    if (!rc)
+        rc = sound_write(&c->sound, c->mux, (c->n + 1) / c->fps, false, err);
     vc_context(err, rc, "frame %d", c->n++);
     return vc_context(err, rc, "%s", c->path);
 }
@@ -392,6 +523,8 @@ int media_mp4_close(media_mp4 *c, int rc, vc_err *err)
         return rc;
     if (!rc)
         rc = vc_context(err, clip_put(c, NULL, err), "%s", c->path);
+    if (!rc)
+        rc = vc_context(err, sound_write(&c->sound, c->mux, 0, true, err), "%s", c->path);
     const int closed = clip_close(c, rc, err);
     if (!rc)
         rc = vc_context(err, closed, "%s", c->path);
@@ -409,9 +542,9 @@ int media_mp4_close(media_mp4 *c, int rc, vc_err *err)
 int media_write_mp4(const char *path, const uint8_t *rgb, int n, int h, int w, double fps,
                     vc_err *err)
 {
-    media_mp4 *m;
+    media_mp4 *m = NULL;
     int rc = n < 1 ? vc_fail(err, VC_EINVAL, "%s: no frames", path)
-                   : media_mp4_open(&m, path, h, w, fps, err);
+                   : media_mp4_open(&m, path, h, w, fps, NULL, err);
     if (rc)
         return rc;
     for (int i = 0; !rc && i < n; i++)

@@ -23,7 +23,16 @@ int media_write_jpeg(const char *path, const uint8_t *rgb, int h, int w, int qua
  * more line, the last one repeated. Memory: the frames that the encoder looks ahead, whatever the
  * clip's length. One thread at a time. */
 typedef struct media_mp4 media_mp4;
-int media_mp4_open(media_mp4 **out, const char *path, int h, int w, double fps, vc_err *err);
+/* Sound beside a clip: x f32 [channels,n] in -1..1 (what exceeds that is clipped), 1 or 2 channels.
+ * It is written as AAC, from the first frame on. */
+typedef struct media_wave {
+    float *x;
+    int64_t n;
+    int rate, channels;
+} media_wave;
+/* sound: borrowed until media_mp4_close; NULL: the clip has none. */
+int media_mp4_open(media_mp4 **out, const char *path, int h, int w, double fps,
+                   const media_wave *sound, vc_err *err);
 int media_mp4_put(media_mp4 *m, const uint8_t *rgb, vc_err *err);     /* the next frame */
 /* rc: of the clip so far. If rc is 0 the file gets its name, else it is removed. Returns rc, or the
  * first error of closing. m is freed; with NULL, returns rc. */

@@ -54,6 +54,7 @@ static int read_values(const vf_view *v, float **z, vc_err *err)
 static picture picture_of(const decoder *d, const char *stem, const int64_t *dim, chosen c)
 {
     picture p = { .stem = stem, .format = d->o.format, .on_sheet = d->o.sheet,
+                  .sound = c.sound,
                   .n = d->class->frames((int)dim[1]), .h = (int)dim[2] * d->info.ratio[1],
                   .w = (int)dim[3] * d->info.ratio[2] };
 
@@ -133,5 +134,5 @@ chosen decode_chosen(const vf_safetensors *st)
 {
     double frames = meta_number(st, "frames");
     return (chosen){ frames >= 1 && frames < 1e6 ? (int)frames : 0,
-                     meta_number(st, "skip_frames"), meta_number(st, "fps") };
+                     meta_number(st, "skip_frames"), meta_number(st, "fps"), NULL };
 }

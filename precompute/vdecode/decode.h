@@ -25,6 +25,7 @@ typedef struct decoder {
     char *dir;                               /* of the weights; NULL: built in */
     vae *vae;
     vae_info info;
+    struct decode_sound *sound;              /* of the dataset in hand (sound.h); NULL: none */
     vc_progress *progress;
     bool by_frames;                          /* the progress counts the frames of one latent; */
     double place, each;                      /* else: where the next latent is in it, and the share
@@ -39,6 +40,7 @@ typedef struct chosen {
     int most;                                /* cut to so many; 0: all */
     double skip;                             /* of these the first ones that are left out */
     double fps;                              /* the stored rate; 0: none */
+    const media_wave *sound;                 /* of a clip, from its first frame on; NULL: none */
 } chosen;
 
 /* Decodes a latent of st into files, and adds a strip of frames to the sheet if there is one. name:

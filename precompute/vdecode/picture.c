@@ -15,7 +15,8 @@ int picture_begin(picture *p, vc_err *err)
     if (p->format != PICTURE_MP4 && (p->format != PICTURE_AUTO || p->n == 1))
         return 0;
     path = vc_format("%s.mp4", p->stem);
-    rc = path ? media_mp4_open(&p->mp4, path, p->h, p->w, p->fps, err) : vc_no_memory(err);
+    rc = path ? media_mp4_open(&p->mp4, path, p->h, p->w, p->fps, p->sound, err)
+              : vc_no_memory(err);
     free(path);
     return rc;
 }
