@@ -348,4 +348,17 @@ int media_pixels_alpha(const AVFrame *frame, bool *opaque, bool *black, vc_err *
 bool media_pixels_has_alpha(const AVFrame *frame);
 void media_pixels_close(media_pixels *p);
 
+/* ---- media.c ---- */
+struct media {
+    char *path;
+    media_io io;
+    media_still still;      /* open if it has a kind, else video */
+    media_video video;
+    media_orient orient;
+    media_pixels pixels;
+    media_info info;
+    double *times;
+    media_frames frames;    /* n > 0: a folder is open, and no file */
+};
+
 #endif

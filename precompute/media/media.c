@@ -14,18 +14,6 @@
 
 #include "precompute/media/internal.h"
 
-struct media {
-    char *path;
-    media_io io;
-    media_still still;      /* open if it has a kind, else video */
-    media_video video;
-    media_orient orient;
-    media_pixels pixels;
-    media_info info;
-    double *times;
-    media_frames frames;    /* n > 0: a folder is open, and no file */
-};
-
 static void set_orient(media *m, media_orient o)
 {
     static const int degrees[2][2][2] = {           /* [transpose][flip_y][flip_x] */
@@ -189,6 +177,8 @@ static int open_video(media *m, vc_err *err)
     m->info.frames = v->n;
     m->info.stream_index = v->stream;
     m->info.is_video = !v->still;
+    for (unsigned i = 0; !v->still && i < v->fmt->nb_streams; i++)
+        m->info.sound |= v->fmt->streams[i]->codecpar->codec_type == AVMEDIA_TYPE_AUDIO;
     m->info.reordered = v->reordered;
     snprintf(m->info.codec, sizeof m->info.codec, "%s", avcodec_get_name(v->dec->codec_id));
     if (v->still)

@@ -46,6 +46,7 @@ typedef struct media_info {
     bool vfr;                /* frame distances differ by more than one tick of the time base */
     bool reordered;          /* the packets' times are not in the order of display */
     bool hdr;                /* the first frame has the transfer PQ (ST 2084) or HLG (STD-B67) */
+    bool sound;              /* there is an audio stream (precompute/sound/read.h) */
     bool mirrored;           /* left to right, before the rotation (EXIF 2, 4, 5, 7) */
     int rotation;            /* clockwise degrees that were applied: 0, 90, 180, 270 */
     int stream_index;        /* FFmpeg's index; 0 for JPEG stills */

@@ -51,17 +51,20 @@ precompute/text      common/base common/nn common/os common/tensor formats/json 
 precompute/text      formats/tensors precompute precompute/tokenizer
 precompute/gemma     formats/tensors precompute/text
 precompute/vae       common/base common/nn common/os formats/json formats/tensors precompute
+precompute/sound     common/base common/nn formats/json formats/tensors
+precompute/sound     precompute precompute/media
 precompute/run       buckets common common/base common/cli common/comm common/os
 precompute/run       formats/columnar formats/dataset formats/json formats/keys formats/metadata
 precompute/run       formats/tensors
-precompute/run       precompute precompute/media
+precompute/run       precompute precompute/media precompute/sound
 precompute/encode    buckets common common/os formats/keys precompute/media precompute/run
-precompute/encode    precompute/text
+precompute/encode    precompute/text precompute/sound
 precompute/vprep     common common/base common/cli common/os common/tensor formats/json formats/keys
 precompute/vprep     formats/columnar formats/metadata formats/tensors precompute/encode
 precompute/vprep     precompute/run precompute/text
 precompute/vdecode   common common/base common/cli common/os formats/dataset formats/report
-precompute/vdecode   formats/tensors precompute/media precompute/run precompute/vae
+precompute/vdecode   formats/tensors precompute/media precompute/run precompute/sound
+precompute/vdecode   precompute/vae
 train/diffusion      common common/base common/os common/tensor formats/json
 train/lora           common/adapters common/base common/os formats/json
 train/lora           formats/tensors
