@@ -152,6 +152,8 @@ typedef struct vc_family {
                                           * the VAE's weights */
     bool cached;                         /* other trainers keep caches of it: export, import */
 
+    const char *audio_vae;               /* the class of the autoencoder of a clip's sound, in the
+                                          * folder audio_vae; NULL: the models have no sound */
     vc_references references;            /* of --train_mode edit */
     const char *vision;                  /* the class of the model that looks at known frames, for
                                           * transformers with a vision_field; NULL: none do */

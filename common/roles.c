@@ -57,6 +57,10 @@ const vc_role_row vc_roles[VC_ROLES] = {
                     .pixels = VC_PIXELS_CONTROL, .place = 4 },
         .what = "a control clip", .draw = VC_DRAW_CONTROL_LATENT },
     REFERENCE(1), REFERENCE(2), REFERENCE(3), REFERENCE(4),
+    [VC_ROLE_AUDIO] = {
+        .name = "audio", .kind = VC_VALUE_MOMENTS, .sound = true, .modes = ALL_MODES,
+        .recipe = { .tag = "audio", .keyed = VC_KEYED_SOUND, .pixels = VC_PIXELS_SOUND,
+                    .place = 5 } },
 };
 _Static_assert(VC_REFERENCES == 4, "a row for each reference picture");
 
@@ -66,6 +70,7 @@ bool vc_role_of_mode(vc_role role, const vc_family *f, vc_mode mode)
 
     return vc_roles[role].modes & 1u << (masked ? VC_MODE_INPAINT : mode) &&
            (role != VC_ROLE_CONTROL || f->inputs[mode]) &&
+           (!vc_roles[role].sound || f->audio_vae) &&
            vc_role_reference(role) < f->references.most;
 }
 

@@ -17,7 +17,8 @@ typedef enum vc_role {
     VC_ROLE_REFERENCE,               /* the first of VC_REFERENCES reference pictures, which a model
                                       * that edits pictures sees beside the sample */
     VC_ROLE_REFERENCE_END = VC_ROLE_REFERENCE + VC_REFERENCES,
-    VC_ROLES = VC_ROLE_REFERENCE_END
+    VC_ROLE_AUDIO = VC_ROLE_REFERENCE_END,           /* the clip's sound */
+    VC_ROLES
 } vc_role;
 #define VC_ROLE_BIT(role) (1u << (role))
 #define VC_ROLES_REFERENCE (((1u << VC_REFERENCES) - 1) << VC_ROLE_REFERENCE)
@@ -43,7 +44,8 @@ typedef enum vc_pixels {
     VC_PIXELS_MASK,                  /* the sample's mask (precompute/media/masks.h) */
     VC_PIXELS_CONTROL,               /* the frames of the row's control_file_path */
     VC_PIXELS_REFERENCE,             /* a reference picture of the row, in a size of its own */
-    VC_PIXELS_LOSS_MASK              /* the file of the row's loss_mask_path; without it, nothing */
+    VC_PIXELS_LOSS_MASK,             /* the file of the row's loss_mask_path; without it, nothing */
+    VC_PIXELS_SOUND                  /* no pixels: the sound during the clip's frames */
 } vc_pixels;
 
 /* Pixel noise that is added before the autoencoder. */
@@ -61,7 +63,9 @@ enum {
     VC_KEYED_DRAWS = 16,             /* seed, id and variant, where pixels are noised */
     VC_KEYED_ENCODING = 32,          /* autoencoder, precision, tiling, types */
     VC_KEYED_GRID = 64,              /* ratios of the latent grid, type */
-    VC_KEYED_VISION = 128            /* vision model, precision, type */
+    VC_KEYED_VISION = 128,           /* vision model, precision, type */
+    VC_KEYED_SOUND = 256             /* source file, first frame, samples, autoencoder of sound,
+                                      * precision, types */
 };
 
 typedef struct vc_recipe {
@@ -78,6 +82,8 @@ typedef struct vc_role_row {
     bool clip;                       /* the value has the clip's latent frames; else one frame */
     bool own_size;                   /* the value has rows and columns of its own, which a record's
                                       * `references` has; else the clip's */
+    bool sound;                      /* the value is of sound: its latent [C,f,1,bins] has f frames
+                                      * of its own */
 
     /* vprep */
     unsigned modes;                  /* 1 << vc_mode of each --train_mode that makes the value:

@@ -27,7 +27,7 @@ struct vf_copy {
 };
 
 static const char *const alike[] = {
-    "vae", "text_encoders", "latent_store", "dtype", NULL
+    "vae", "audio_vae", "text_encoders", "latent_store", "dtype", NULL
 };
 
 int vf_copy_compare(const vf_dataset *a, const vf_dataset *b, vc_err *err)

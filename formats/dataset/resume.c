@@ -18,12 +18,12 @@
  * applied when latents are read; train_mode and conditions name the values to which records refer
  * besides their clips, and records are written again. */
 static const char *const compared[] = {
-    "train_mode", "image_encoder",       /* only under append, as old records keep their
-                                          * conditions */
+    "train_mode", "image_encoder", "audio_vae",      /* only under append, as old records keep
+                                                      * their conditions */
     "part", "vae", "text_encoders", "latent_store", "dtype", "sampling", NULL
 };
 
-enum { CONDITIONS = 2 };                    /* fields of `compared` about conditions */
+enum { CONDITIONS = 3 };                    /* fields of `compared` about conditions */
 enum { MAX_DEPTH = 64 };                     /* levels of JSON */
 
 typedef struct difference {

@@ -275,6 +275,8 @@ static int print_all(const vlat *v, const vf_dataset *d, vc_err *err)
     print_object(f, "normalization", cJSON_GetObjectItemCaseSensitive(m, "normalization"));
     cJSON_ArrayForEach(encoder, cJSON_GetObjectItemCaseSensitive(m, "text_encoders"))
         print_object(f, "text", encoder);
+    if (cJSON_HasObjectItem(m, "audio_vae"))
+        print_object(f, "audio", cJSON_GetObjectItemCaseSensitive(m, "audio_vae"));
     if (cJSON_HasObjectItem(m, "image_encoder"))
         print_object(f, "vision", cJSON_GetObjectItemCaseSensitive(m, "image_encoder"));
     if (cJSON_HasObjectItem(m, "weights"))

@@ -18,8 +18,9 @@ static bool is_made(const vprep *p, vc_role role)
 unsigned vprep_values(const vprep *p, const vf_row *row)
 {
     unsigned values = 0;
+    const bool sound = p->c.with_audio && p->list.sources[row - p->list.meta.rows].sound;
     for (int r = 0; r < VC_ROLES; r++)
-        if (is_made(p, r) &&
+        if (is_made(p, r) && (sound || !vc_roles[r].sound) &&
             (vc_roles[r].recipe.pixels != VC_PIXELS_LOSS_MASK || row->beside[VF_LOSS_MASK].path) &&
             vc_role_reference(r) < (row->n_references > 0 ? row->n_references : 0) &&
             (vc_roles[r].recipe.noise != VC_NOISE_ALL || !p->encoders.family.is->clean_images))
@@ -151,6 +152,13 @@ double vprep_value_bytes(const vprep *p, const vprep_item *it, const vb_choice *
     double grid = (double)c->latent_h * c->latent_w * (double)vc_dtype_size(p->c.dtype);
     double n = grid * (row->clip ? c->latent_f : 1);
 
+    if (row->sound) {
+        const vprep_source *s = &p->list.sources[it->row];
+        const double seconds = s->fps > 0 ? c->frames * (c->stride ? c->stride : 1) / s->fps : 0;
+        const audio_info *a = &p->encoders.audio;
+        return ceil(seconds * a->mel.rate / a->mel.hop / a->ratio) * a->channels * a->bins *
+               (double)vc_dtype_size(p->c.dtype) * (p->c.latent_store == STORE_MOMENTS ? 2 : 1);
+    }
     if (row->kind == VC_VALUE_EMBEDS)
         return (double)vprep_seen_tokens(p) * p->encoders.vision.width *
                (double)vc_dtype_size(p->c.dtype);
@@ -158,6 +166,23 @@ double vprep_value_bytes(const vprep *p, const vprep_item *it, const vb_choice *
         return n * vprep_mask_channels(p);
     n *= p->encoders.vae.channels * (p->c.latent_store == STORE_MOMENTS ? 2 : 1);
     return row->kind == VC_VALUE_VARIANTS ? n * (double)p->c.noise_variants : n;
+}
+
+int64_t vprep_sound_samples(const vprep *p, const vprep_clip *clip)
+{
+    const double seconds = clip->fps > 0 ? clip->choice.frames / clip->fps : 0;
+    const int64_t n = llround(seconds * p->encoders.audio.mel.rate);
+
+    return n > 0 ? n : 1;
+}
+
+int vprep_sound_frames(const vprep *p, const vprep_clip *clip)
+{
+    const audio_info *a = &p->encoders.audio;
+    const double seconds = clip->fps > 0 ? clip->choice.frames / clip->fps : 0;
+    const double n = rint(seconds * a->mel.rate / a->mel.hop / a->ratio);
+
+    return n > 1 ? (int)n : 1;
 }
 
 int vprep_mask_channels(const vprep *p)
@@ -280,6 +305,23 @@ static void hash_vision(vf_hasher *h, const vprep *p)
     vf_hasher_int(h, "peer", p->rules.peer);
 }
 
+/* The span of a clip's sound begins with its first frame. */
+static void hash_sound(vf_hasher *h, const vprep *p, const vf_key *source, const vprep_item *it,
+                       const vprep_clip *clip)
+{
+    const audio_info *a = &p->encoders.audio;
+
+    hash_source(h, source);
+    vf_hasher_int(h, "frame", clip->frames[0]);
+    vf_hasher_int(h, "samples", vprep_sound_samples(p, clip));
+    vf_hasher_bytes(h, "audio_vae", a->fingerprint.b, sizeof a->fingerprint.b);
+    vf_hasher_str(h, "precision", vc_dtype_name(p->encoders.audio_part.opts.dtype));
+    vf_hasher_str(h, "dtype", vc_dtype_name(p->c.dtype));
+    vf_hasher_int(h, "store", p->c.latent_store);
+    if (p->c.latent_store == STORE_SAMPLE && it)
+        hash_draws(h, p, it);
+}
+
 /* Families with black pixels and masks of one channel are older than the other ones, and have keys
  * without these fields. */
 static void hash_form(vf_hasher *h, const vprep *p, vc_pixels pixels)
@@ -350,6 +392,8 @@ static vf_key value_key(const vprep *p, const vf_key *source, const vprep_item *
         hash_grid(&h, p);
     if (r->keyed & VC_KEYED_VISION)
         hash_vision(&h, p);
+    if (r->keyed & VC_KEYED_SOUND)
+        hash_sound(&h, p, source, it, clip);
     hash_form(&h, p, r->pixels);
     return vf_hasher_end(&h);
 }

@@ -25,6 +25,9 @@ unsigned vprep_values(const vprep *p, const vf_row *row);
 unsigned vprep_prompt_roles(const vprep *p);
 /* Whether the masked picture of an item is made from a file of its own; it NULL: of a prompt. */
 bool vprep_is_filled(const vprep *p, const vprep_item *it);
+/* The samples of a clip's sound, and the frames of its latent: at least 1. */
+int64_t vprep_sound_samples(const vprep *p, const vprep_clip *clip);
+int vprep_sound_frames(const vprep *p, const vprep_clip *clip);
 /* Whether the autoencoder takes as many frames for the value as the clip has. */
 bool vprep_is_whole(vc_role role);
 vf_key vprep_value_key(const vprep *p, const vprep_item *it, const vprep_clip *clip, vc_role role);

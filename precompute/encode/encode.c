@@ -9,34 +9,8 @@
 #include "common/os/file.h"
 #include "formats/keys/keymap.h"
 #include "precompute/encode/input.h"
-
-enum { TRACES = 3 + 4 * (VC_ROLES - 1) };
-
-/* The tensors of a sample's trace, each a copy, since the encoder reuses its areas. */
-typedef struct trace_set {
-    vf_view t[TRACES];
-    char name[TRACES][40];
-    int n;
-} trace_set;
-
-struct prep_encoder {
-    const vprep *p;
-    vae *vae;
-    vision_enc *vision;
-    float *seen, *mean, *logvar;     /* seen: pixels of the vision model */
-    size_t seen_room, mean_room, logvar_room;
-    uint8_t *scratch;                /* one frame of a mask */
-    size_t scratch_room;
-    double vae_seconds;              /* in the VAE */
-    prep_told *told;                 /* NULL: nobody watches */
-    void *told_arg;
-    double frames, passed;           /* that the VAE gets for a job: all, and those of the inputs
-                                      * that it is through with */
-    vf_keymap made;                  /* keys of the values that this encoder made, with the turns
-                                      * of their jobs */
-    prep_recent recent;
-    trace_set trace;
-};
+#include "precompute/encode/parts.h"
+#include "precompute/encode/sound.h"
 
 /* ---- open, close ---- */
 
@@ -65,6 +39,13 @@ static int open_vision(prep_encoder *e, vc_err *err)
     return rc ? rc : prep_part_unchanged(&is->vision_part, err);
 }
 
+/* Whether the VAE makes a role's value. */
+static bool needs_pixels(int role)
+{
+    const vc_role_row *row = &vc_roles[role];
+    return row->kind != VC_VALUE_EMBEDS && row->kind != VC_VALUE_MASK && !row->sound;
+}
+
 int prep_encoder_open(prep_encoder **out, const vprep *p, unsigned roles, vc_err *err)
 {
     bool needs_vae = false, needs_vision = false;
@@ -76,9 +57,11 @@ int prep_encoder_open(prep_encoder **out, const vprep *p, unsigned roles, vc_err
     for (int v = 0; v < VC_ROLES; v++)
         if (roles & VC_ROLE_BIT(v)) {
             needs_vision |= vc_roles[v].kind == VC_VALUE_EMBEDS;
-            needs_vae |= vc_roles[v].kind != VC_VALUE_EMBEDS && vc_roles[v].kind != VC_VALUE_MASK;
+            needs_vae |= needs_pixels(v);
         }
     int rc = needs_vae ? open_vae(e, err) : 0;
+    if (!rc && roles & VC_ROLE_BIT(VC_ROLE_AUDIO))
+        rc = prep_sound_open(e, err);
     if (!rc && needs_vision)
         rc = open_vision(e, err);
     if (rc) {
@@ -123,6 +106,7 @@ void prep_encoder_close(prep_encoder *e)
     if (!e)
         return;
     e->p->encoders.family.vae->close(e->vae);
+    audio_vae_close(e->audio);
     if (e->vision)
         e->p->encoders.family.vision->close(e->vision);
     clear_trace(&e->trace);
@@ -132,16 +116,6 @@ void prep_encoder_close(prep_encoder *e)
     free(e->logvar);
     free(e->scratch);
     free(e);
-}
-
-static int grow(float **a, size_t *room, size_t n, vc_err *err)
-{
-    if (n <= *room)
-        return 0;
-    free(*a);
-    *a = malloc(n * sizeof **a);
-    *room = *a ? n : 0;
-    return *a ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %zu values", n);
 }
 
 static int need_scratch(prep_encoder *e, size_t n, vc_err *err)
@@ -155,40 +129,6 @@ static int need_scratch(prep_encoder *e, size_t n, vc_err *err)
 }
 
 /* ---- traces ---- */
-
-static int add_trace(prep_encoder *e, const char *name, vc_dtype dtype, int nd, const int64_t *dim,
-                     const void *data, vc_err *err)
-{
-    trace_set *s = &e->trace;
-    vf_view *t = &s->t[s->n];
-
-    if (!e->p->c.trace_dir)
-        return 0;
-    snprintf(s->name[s->n], sizeof s->name[0], "%s", name);
-    *t = (vf_view){ .name = s->name[s->n], .dtype = dtype, .nd = nd };
-    memcpy(t->dim, dim, (size_t)nd * sizeof *dim);
-    t->bytes = (size_t)vf_view_count(t) * vc_dtype_size(dtype);
-    void *copy = malloc(t->bytes ? t->bytes : 1);
-    if (!copy)
-        return vc_fail(err, VC_ENOMEM, "out of memory for the trace of %s", name);
-    t->data = memcpy(copy, data, t->bytes);
-    s->n++;
-    return 0;
-}
-
-/* Traces the outputs of the VAE for a value, by the names of docs/interface.md. */
-static int trace_moments(prep_encoder *e, int v, int nd, const int64_t *dim, vc_err *err)
-{
-    const char *role = vc_roles[v].name;
-    char name[40];
-
-    snprintf(name, sizeof name, role ? "cond.%s.mean" : "moments.mean", role);
-    int rc = add_trace(e, name, VC_F32, nd, dim, e->mean, err);
-    snprintf(name, sizeof name, role ? "cond.%s.logvar" : "moments.logvar", role);
-    if (!rc)
-        rc = add_trace(e, name, VC_F32, nd, dim, e->logvar, err);
-    return rc;
-}
 
 /* Writes DIR/000000000042-000.safetensors with the encoders' inputs and outputs. */
 static int write_trace(prep_encoder *e, const prep_job *j, vc_err *err)
@@ -221,59 +161,6 @@ static int write_trace(prep_encoder *e, const prep_job *j, vc_err *err)
     return rc;
 }
 
-/* ---- moments ---- */
-
-/* v [..,C,f,h,w] becomes [..,1,f,h,w]: the first channel. */
-static void keep_one_channel(float *v, int nd, int64_t *dim)
-{
-    int64_t times = nd > 4 ? dim[0] : 1, channels = dim[nd - 4];
-    size_t one = (size_t)(dim[nd - 3] * dim[nd - 2] * dim[nd - 1]);
-
-    for (int64_t i = 1; i < times; i++)
-        memmove(v + (size_t)i * one, v + (size_t)(i * channels) * one, one * sizeof *v);
-    dim[nd - 4] = 1;
-}
-
-/* mean, logvar or sample -> one safetensors value. it, place: the draws of the posterior's noise;
- * it NULL: no noise. */
-static int pack_moments(prep_encoder *e, uint8_t **value, size_t *bytes, int nd, const int64_t *dim,
-                        const vprep_item *it, uint32_t place, bool logvar, vc_err *err)
-{
-    const vprep *p = e->p;
-    bool sample = p->c.latent_store == STORE_SAMPLE;
-    vf_view t[2] = { { .name = sample ? "sample" : "mean", .nd = nd },
-                     { .name = "logvar", .nd = nd } };
-    const float *values[2] = { e->mean, e->logvar };
-    void *data[2] = { 0 };
-    int count = p->c.latent_store == STORE_MOMENTS ? 2 : 1, rc = 0;
-    size_t n = 1;
-
-    for (int i = 0; i < nd; i++)
-        n *= (size_t)dim[i];
-    if (sample && logvar && it) {
-        vprep_normals z = vprep_normals_of(p, it, VC_DRAW_POSTERIOR, place);
-        for (size_t i = 0; i < n; i++)
-            e->mean[i] += expf(0.5f * e->logvar[i]) * vprep_normal(&z);
-    }
-    for (size_t i = 0; i < n; i++)
-        if (!isfinite(e->mean[i]) || (count > 1 && !isfinite(e->logvar[i])))
-            return vc_fail(err, VC_ENUMERIC, "the encoder gave a value that is not finite");
-    for (int i = 0; !rc && i < count; i++) {
-        memcpy(t[i].dim, dim, (size_t)nd * sizeof *dim);
-        if (i && p->encoders.vae.one_logvar)
-            keep_one_channel(e->logvar, nd, t[i].dim);
-        n = (size_t)vf_view_count(&t[i]);
-        rc = vprep_pack_dtype(&t[i].dtype, &data[i], values[i], n, p->c.dtype, err);
-        t[i].data = data[i];
-        t[i].bytes = n * vc_dtype_size(t[i].dtype);
-    }
-    if (!rc)
-        rc = vf_safetensors_pack(value, bytes, t, count, NULL, 0, 1, err);
-    free(data[0]);
-    free(data[1]);
-    return rc;
-}
-
 /* ---- pixels ---- */
 
 /* Traces the pixels of a value: those of the clip as they were decoded, else the VAE's. */
@@ -302,7 +189,7 @@ static int trace_pixels(prep_encoder *e, prep_job *j, int v, int times, int f, v
     }
     snprintf(name, sizeof name, role ? "cond.%s.pixels" : "pixels", role);
     if (!rc)
-        rc = add_trace(e, name, exact ? VC_F32 : VC_U8, 4, shape, all, err);
+        rc = prep_trace(e, name, exact ? VC_F32 : VC_U8, 4, shape, all, err);
     free(all);
     return rc;
 }
@@ -355,9 +242,9 @@ static int run_vae(prep_encoder *e, prep_job *j, vc_role role, int times, int f,
     dim[2] = h / v->ratio[1];
     dim[3] = w / v->ratio[2];
     n = (size_t)(dim[0] * dim[1] * dim[2] * dim[3]);
-    rc = grow(&e->mean, &e->mean_room, n * (size_t)times, err);
+    rc = prep_grow(&e->mean, &e->mean_room, n * (size_t)times, err);
     if (!rc)
-        rc = grow(&e->logvar, &e->logvar_room, n * (size_t)times, err);
+        rc = prep_grow(&e->logvar, &e->logvar_room, n * (size_t)times, err);
     double begin = vc_seconds();
     for (int i = 0; !rc && i < times; i++) {
         watched one = { prep_input_of(e->p, j, role, i, e->scratch), e, f };
@@ -387,10 +274,10 @@ static int encode_moments(prep_encoder *e, prep_job *j, int v, vc_err *err)
     if (!rc && p->c.trace_dir)
         rc = trace_pixels(e, j, v, times, f, err);
     if (!rc)
-        rc = trace_moments(e, v, nd, dim, err);
+        rc = prep_trace_moments(e, v, nd, dim, err);
     const vprep_item *drawn = vc_roles[v].own_size ? NULL : j->item;
-    return rc ? rc : pack_moments(e, &j->value[v], &j->value_bytes[v], nd, dim, drawn, r->place,
-                                  wants_logvar(p), err);
+    return rc ? rc : prep_pack_moments(e, &j->value[v], &j->value_bytes[v], nd, dim, drawn,
+                                       r->place, wants_logvar(p), p->encoders.vae.one_logvar, err);
 }
 
 /* ---- masks ---- */
@@ -407,7 +294,7 @@ static int trace_mask(prep_encoder *e, const prep_job *j, int v, vc_err *err)
     for (int t = 0; t < m->f; t++)
         mask_frame(m, t, all + (size_t)t * area);
     snprintf(name, sizeof name, "cond.%s.pixels", vc_roles[v].name);
-    int rc = add_trace(e, name, VC_U8, 3, (int64_t[]){ m->f, m->h, m->w }, all, err);
+    int rc = prep_trace(e, name, VC_U8, 3, (int64_t[]){ m->f, m->h, m->w }, all, err);
     free(all);
     return rc;
 }
@@ -438,7 +325,7 @@ static int pack_mask(prep_encoder *e, prep_job *j, int v, int channels, const fl
     char name[40];
 
     snprintf(name, sizeof name, "cond.%s.mask", vc_roles[v].name);
-    int rc = add_trace(e, name, VC_F32, 4, t.dim, values, err);
+    int rc = prep_trace(e, name, VC_F32, 4, t.dim, values, err);
     return rc ? rc : pack_one(e, j, v, t, values, err);
 }
 
@@ -449,7 +336,7 @@ static int encode_mask(prep_encoder *e, prep_job *j, int v, vc_err *err)
     const int channels = vprep_mask_channels(e->p);
     size_t n = (size_t)c->latent_f * (size_t)c->latent_h * (size_t)c->latent_w * (size_t)channels;
 
-    int rc = grow(&e->mean, &e->mean_room, n, err);
+    int rc = prep_grow(&e->mean, &e->mean_room, n, err);
     if (!rc)
         rc = need_scratch(e, (size_t)c->target_h * (size_t)c->target_w, err);
     if (rc)
@@ -486,18 +373,18 @@ static int encode_seen(prep_encoder *e, prep_job *j, int v, vc_err *err)
     const vision_info *is = &e->p->encoders.vision;
     const int64_t frames = e->p->encoders.ends ? 2 : 1, side = is->side;
     const int64_t pixels = side * side * 3, states = (int64_t)is->tokens * is->width;
-    int rc = grow(&e->seen, &e->seen_room, (size_t)(frames * pixels), err);
+    int rc = prep_grow(&e->seen, &e->seen_room, (size_t)(frames * pixels), err);
 
     if (!rc)
-        rc = grow(&e->mean, &e->mean_room, (size_t)(frames * states), err);
+        rc = prep_grow(&e->mean, &e->mean_room, (size_t)(frames * states), err);
     for (int64_t i = 0; !rc && i < frames; i++)
         rc = see(e, j, i ? j->clip.choice.frames - 1 : 0, e->seen + i * pixels,
                  e->mean + i * states, err);
     if (!rc)
-        rc = add_trace(e, "cond.vision.pixels", VC_F32, 4,
+        rc = prep_trace(e, "cond.vision.pixels", VC_F32, 4,
                        (int64_t[]){ frames, side, side, 3 }, e->seen, err);
     if (!rc)
-        rc = add_trace(e, "cond.vision.image_embeds", VC_F32, 2,
+        rc = prep_trace(e, "cond.vision.image_embeds", VC_F32, 2,
                        (int64_t[]){ frames * is->tokens, is->width }, e->mean, err);
     const vf_view t = { .name = "image_embeds", .nd = 2,
                         .dim = { vprep_seen_tokens(e->p), is->width } };
@@ -527,6 +414,8 @@ static int encode_value(prep_encoder *e, prep_job *j, int v, vc_err *err)
         return encode_mask(e, j, v, err);
     case VC_PIXELS_SEEN:
         return encode_seen(e, j, v, err);
+    case VC_PIXELS_SOUND:
+        return prep_sound_encode(e, j, v, err);
     default:
         return encode_moments(e, j, v, err);
     }
@@ -557,8 +446,7 @@ static double frames_for_vae(const prep_encoder *e, const prep_job *j)
     double n = 0;
 
     for (int v = 0; v < VC_ROLES; v++)
-        if (makes(e, j, v) && vc_roles[v].kind != VC_VALUE_MASK &&
-            vc_roles[v].kind != VC_VALUE_EMBEDS)
+        if (makes(e, j, v) && needs_pixels(v))
             n += (double)inputs_of(e, v) * frames_of(j, v);
     return n;
 }

@@ -21,6 +21,11 @@ typedef struct prep_job {
         vprep_clip *clip;            /* NULL: the reference is not needed */
         prep_frames pixels;
     } reference[VC_REFERENCES];
+    struct {
+        float *mel;                  /* [inputs,frames,bins] of the clip's sound, where it is
+                                      * needed */
+        int frames;
+    } sound;
     float *loss_mask;                /* [latent_f,latent_h,latent_w], where it is needed */
     vf_key key[VC_ROLES];            /* of the values that the mode stores */
     uint8_t *value[VC_ROLES];        /* safetensors; NULL: not to be put */

@@ -132,6 +132,7 @@ void prep_job_free(prep_job *j)
         free(j->reference[k].clip);
     }
     free(j->loss_mask);
+    free(j->sound.mel);
     free(j->thumb);
     free(j);
 }

@@ -293,6 +293,16 @@ static int find_image_processor(vprep *p, prep_part *part, const char *home, con
     return vc_flags_catch(p->flags, rc, err);
 }
 
+int prep_part_of(char **out, const char *model, const char *slot, const char *does, vc_err *err)
+{
+    *out = NULL;
+    int rc = model ? vf_component_find(out, model, slot, err) : 0;
+    if (rc || *out)
+        return rc;
+    return vc_fail(err, VC_EUSAGE, "--model%s%s has no folder %s, which %s: give the folder of the "
+                   "whole pipeline", model ? " " : "", model ? model : "", slot, does);
+}
+
 /* The folder of the component that makes features of a text encoder's states. */
 static int find_beside(vprep *p, prep_part *part, const char *name, vc_err *err)
 {
@@ -387,6 +397,22 @@ static int check_vae(const vprep *p, const char *dir, vc_err *err)
                    f->vae);
 }
 
+/* The folder of the autoencoder of sound, where sound is wanted. */
+static int find_audio(vprep *p, vc_err *err)
+{
+    const vc_family *f = p->encoders.family.is;
+    const vprep_config *c = &p->c;
+    prep_part *a = &p->encoders.audio_part;
+
+    if (!c->with_audio || !f->audio_vae)
+        return 0;
+    int rc = prep_part_of(&a->dir, c->model, "audio_vae", "encodes the sound", err);
+    rc = vc_flags_catch(p->flags, rc, err);
+    a->opts = (encoder_opts){ .dir = a->dir, .device = c->device,
+                              .dtype = dtype_of(c->vae_dtype, f) };
+    return rc;
+}
+
 /* A missing part is added to the errors of the flags. */
 static int find_parts(vprep *p, int max_length, vc_err *err)
 {
@@ -401,6 +427,8 @@ static int find_parts(vprep *p, int max_length, vc_err *err)
                               .dtype = dtype_of(c->vae_dtype, f) };
     for (int i = 0; !rc && i < p->encoders.n_text; i++)
         rc = find_text_parts(p, i, max_length, err);
+    if (!rc)
+        rc = find_audio(p, err);
     return rc ? rc : find_vision(p, err);
 }
 
@@ -438,6 +466,9 @@ int vprep_components(vprep *p, const vc_family **sizes, vc_err *err)
     if ((f->clean_images || f->masked_frames) && vc_flags_given(p->flags, "image_noise_variants"))
         vc_flags_wrong(p->flags, "--image_noise_variants: %s trains on first frames without noise: "
                        "leave the flag out", f->name);
+    if (p->c.with_audio && !f->audio_vae)
+        vc_flags_wrong(p->flags, "--with_audio: models of %s have no sound: leave the flag out",
+                       f->name);
     const vc_pipeline *pipeline = p->encoders.family.pipeline;
     if (train_mode == VC_MODE_EDIT && !pipeline && vc_family_edits_differ(f))
         vc_flags_wrong(p->flags, "--train_mode edit: models of %s have several ways to edit "

@@ -8,6 +8,7 @@
 #include "common/os/progress.h"
 #include "precompute/encoder.h"
 #include "precompute/run/options.h"
+#include "precompute/sound/audio_vae.h"
 
 typedef struct prep_part {
     char *dir, *tokenizer;       /* owned; NULL: built-in */
@@ -21,8 +22,9 @@ typedef struct prep_part {
 
 typedef struct prep_encoders {
     prep_family family;
-    prep_part vae_part, vision_part, text_part[PREP_MAX_TEXTS];
+    prep_part vae_part, audio_part, vision_part, text_part[PREP_MAX_TEXTS];
     vae_info vae;
+    audio_info audio;            /* with --with_audio */
     vision_info vision;          /* of models that see pictures */
     text_info text[PREP_MAX_TEXTS];
     int n_text;
@@ -46,6 +48,9 @@ int prep_component_dir(char **out, const char *model, const char *given, const c
  * that above the folder of another part, a file or a folder, if it has the slot; else NULL. */
 int prep_component_home(char **out, const char *model, const char *part, const char *slot,
                         vc_err *err);
+/* *out: the folder `slot` of a pipeline's folder, malloc'ed. VC_EUSAGE: the model (or NULL) has
+ * none; the message says what the component does. */
+int prep_part_of(char **out, const char *model, const char *slot, const char *does, vc_err *err);
 bool prep_is_file(const char *path);
 /* _class_name of DIR/config.json, or of the component `slot` in a file. */
 int prep_component_class(char *name, size_t size, const char *dir, const char *slot, vc_err *err);

@@ -133,6 +133,20 @@ static int identify_vision(vprep *p, bool hash, vc_err *err)
     return rc ? rc : check_vision(p, err);
 }
 
+static int identify_audio(vprep *p, bool hash, vc_err *err)
+{
+    prep_part *part = &p->encoders.audio_part;
+    audio_vae *a = NULL;
+
+    if (!part->dir)
+        return 0;
+    int rc = hash ? hash_part(p, part, "audio_vae", err) : 0;
+    if (!rc)
+        rc = audio_vae_open(&a, &part->opts, &p->encoders.audio, err);
+    audio_vae_close(a);
+    return rc;
+}
+
 static bool has_segments(const vf_metadata *m)
 {
     int64_t i = 0;
@@ -167,12 +181,16 @@ int vprep_identify(vprep *p, bool hash, vc_err *err)
     f->vae->close(v);
     if (!rc)
         rc = check_ratio(p, err);
+    if (!rc)
+        rc = identify_audio(p, hash, err);
     return rc ? rc : identify_vision(p, hash, err);
 }
 
 int vprep_remember(vprep *p, vc_err *err)
 {
     int rc = prep_part_remember(&p->encoders.vae_part, p->writer, err);
+    if (!rc)
+        rc = prep_part_remember(&p->encoders.audio_part, p->writer, err);
     if (!rc)
         rc = prep_part_remember(&p->encoders.vision_part, p->writer, err);
     for (int i = 0; !rc && i < p->encoders.n_text; i++)

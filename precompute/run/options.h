@@ -27,7 +27,7 @@ typedef struct vprep_config {
     int64_t reference_size;
     int64_t seed, workers, thumbnails, shard_size, video_repeat, noise_variants;
     int64_t train_batch_size;         /* of the table of buckets */
-    bool trust_metadata;
+    bool trust_metadata, with_audio;
     vc_dtype dtype;
     int train_mode;                   /* a vc_mode */
     int image_condition_type;         /* auto | token_replace | latent_concat */

@@ -31,6 +31,7 @@ typedef struct vprep_source {
     bool hdr;                         /* its transfer is PQ or HLG (media_info); of a trusted
                                        * source false */
     bool reordered;                   /* media_info has it; of a trusted source false */
+    bool sound;                       /* likewise; no source is trusted with --with_audio */
     int w, h, rotation;               /* as displayed; clockwise degrees that were applied */
     int64_t frames;                   /* in the file */
     double fps;

@@ -230,6 +230,7 @@ static void release(vprep *p)
     for (int i = 0; i < PREP_MAX_TEXTS; i++)
         prep_part_free(&p->encoders.text_part[i]);
     prep_part_free(&p->encoders.vae_part);
+    prep_part_free(&p->encoders.audio_part);
     prep_part_free(&p->encoders.vision_part);
     vprep_prompts_free(&p->prompts);
     free(p->list.sources);

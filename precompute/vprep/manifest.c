@@ -24,6 +24,26 @@ static void add_vision(cJSON *o, const vprep *p)
     vf_json_add_int(e, "width", v->width);
 }
 
+/* Of models with sound. The statistics are of a frame's channels * bins numbers. */
+static void add_audio(cJSON *o, const vprep *p)
+{
+    char hex[VF_KEY_HEX];
+    const audio_info *a = &p->encoders.audio;
+
+    if (!p->encoders.audio_part.dir)
+        return;
+    cJSON *e = cJSON_AddObjectToObject(o, "audio_vae");
+    cJSON_AddStringToObject(e, "class", a->class);
+    cJSON_AddStringToObject(e, "fingerprint", vf_key_hex(hex, a->fingerprint));
+    cJSON_AddStringToObject(e, "dtype", vc_dtype_name(p->encoders.audio_part.opts.dtype));
+    vf_json_add_int(e, "channels", a->channels);
+    vf_json_add_int(e, "bins", a->bins);
+    vf_json_add_int(e, "rate", a->mel.rate);
+    vf_json_add_int(e, "hop", a->mel.hop * a->ratio);
+    cJSON_AddItemToObject(e, "mean", numbers(a->mean, a->channels * a->bins));
+    cJSON_AddItemToObject(e, "std", numbers(a->std, a->channels * a->bins));
+}
+
 static void add_encoders(cJSON *o, const vprep *p)
 {
     char hex[VF_KEY_HEX];
@@ -47,6 +67,7 @@ static void add_encoders(cJSON *o, const vprep *p)
     cJSON_AddItemToObject(e, "std", numbers(v->per_channel ? v->std : NULL, v->channels));
     cJSON_AddBoolToObject(e, "invert_scale_latents", v->invert_scale_latents);
 
+    add_audio(o, p);
     add_vision(o, p);
     list = cJSON_AddArrayToObject(o, "text_encoders");
     for (int i = 0; i < p->encoders.n_text; i++) {
@@ -81,6 +102,7 @@ static void add_weights(cJSON *o, const vprep *p)
         return;
     cJSON *w = cJSON_AddObjectToObject(o, "weights");
     add_hash(w, "vae", &p->encoders.vae_part);
+    add_hash(w, "audio_vae", &p->encoders.audio_part);
     if (p->encoders.sees)
         add_hash(w, "image_encoder", &p->encoders.vision_part);
     for (int i = 0; i < p->encoders.n_text; i++)

@@ -21,6 +21,7 @@
 #include "common/os/queue.h"
 #include "common/os/turns.h"
 #include "precompute/encode/loss_mask.h"
+#include "precompute/encode/sound.h"
 #include "precompute/encode/prompt_images.h"
 #include "precompute/encode/prompt_targets.h"
 #include "precompute/run/reuse.h"
@@ -207,6 +208,8 @@ static int decode_job(pipeline *l, prep_job *j, vc_err *err)
     int rc = prep_frames_open(&j->pixels, l->p, j->item, &j->clip, VF_BESIDE, j->frames, err);
     if (!rc && j->need & VC_ROLE_BIT(VC_ROLE_LOSS_MASK))
         rc = vprep_loss_mask(l->p, j->item, &j->clip, &j->loss_mask, err);
+    if (!rc && j->need & VC_ROLE_BIT(VC_ROLE_AUDIO))
+        rc = prep_sound_read(l->p, j->item, &j->clip, &j->sound.mel, &j->sound.frames, err);
     if (!rc && j->clip.mask.kind == MASK_FILE &&
         j->need & (VC_ROLE_BIT(VC_ROLE_MASK) | VC_ROLE_BIT(VC_ROLE_VIDEO)))
         rc = vprep_mask_file(l->p, j->item, &j->clip, err);
@@ -506,6 +509,8 @@ int vprep_clips(vprep *p, vc_err *err)
         rc = encode_pending(&l, err);
     if (!rc && l.encoder)
         rc = prep_part_unchanged(&p->encoders.vae_part, err);
+    if (!rc && l.encoder)
+        rc = prep_part_unchanged(&p->encoders.audio_part, err);
     if (!rc && l.encoder)
         rc = prep_part_unchanged(&p->encoders.vision_part, err);
     if ((!rc || rc == VC_ESTOP) && (total || p->ranks.rank))     /* rank 0 waits for each rank's */

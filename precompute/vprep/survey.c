@@ -28,6 +28,7 @@ typedef struct hint {
     uint8_t is_video : 1, hdr : 1, reordered : 1;
     uint8_t alpha : 1;                       /* of a loss mask: media_alpha */
     uint8_t revised : 1;                     /* the facts take note of media_reading, media_alpha */
+    uint8_t heard : 1, sound : 1;            /* whether `sound` is known, which older hints lack */
     uint8_t vfr;
     uint8_t as_stored;                       /* media_as_stored gave them */
 } hint;
@@ -161,8 +162,8 @@ static void trust(const vprep *p, const vf_row *row, vprep_source *s)
     const bool still = row->type == VF_TYPE_IMAGE;
     const int64_t sides = row->width > row->height ? row->width : row->height;
 
-    if (!p->c.trust_metadata || p->c.tonemap || row->type == VF_TYPE_UNKNOWN || row->width < 1
-            || row->height < 1 || sides > VB_MAX_RESIZED_SIDE)
+    if (!p->c.trust_metadata || p->c.tonemap || p->c.with_audio || row->type == VF_TYPE_UNKNOWN
+            || row->width < 1 || row->height < 1 || sides > VB_MAX_RESIZED_SIDE)
         return;
     if (!still && (row->frames < 1 || !(row->fps > 0)))
         return;
@@ -207,6 +208,8 @@ static int probe(const vprep *p, const vf_row *row, row_file f, hint *h, double 
     h->is_video = info.is_video;
     h->hdr = info.hdr;
     h->reordered = info.reordered;
+    h->heard = true;
+    h->sound = info.sound;
     h->vfr = info.vfr && media_times(m);
     h->as_stored = p->rules.peer;
     h->probed = PROBED;
@@ -231,6 +234,8 @@ static bool is_probed(const vprep *p, const vf_row *row, row_file f, const findi
     char name[32];
 
     if (h->probed < least || h->as_stored != p->rules.peer)
+        return false;
+    if (p->c.with_audio && h->is_video && !h->heard && !f.beside)
         return false;
     if (!needs_times(row, f, h))
         return true;
@@ -352,6 +357,7 @@ static void take_facts(const vf_row *row, const hint *h, vprep_source *s)
         return;
     s->is_video = as_video(row, h->is_video);
     s->hdr = h->hdr;
+    s->sound = s->is_video && h->sound;
     s->reordered = h->reordered;
     s->w = h->w;
     s->h = h->h;

@@ -93,6 +93,25 @@ static vc_role role_of(const vf_ref *ref)
     return VC_ROLE_CLIP;
 }
 
+/* Of sound a latent is [C,f,1,bins], with as many frames as the clip lasts. */
+static void check_sound(const sight *s, const vf_ref *ref)
+{
+    const vf_facts *f = &s->c->facts;
+    vf_shape shape;
+    char hex[VF_KEY_HEX];
+    if (!look_up(s, &s->c->latents, ref, ref->role, &shape) || shape.kind == VC_VALUE_OTHER)
+        return;
+    vf_key_hex(hex, ref->key);
+    if (shape.kind != VC_VALUE_MOMENTS)
+        found(s, "%.*s %s: another kind of value", (int)ref->role.n, ref->role.p, hex);
+    else if (!f->sound_channels)
+        found(s, "%.*s %s: the manifest has no audio_vae", (int)ref->role.n, ref->role.p, hex);
+    else if (f->sound_channels != shape.c || shape.h != 1 || f->sound_bins != shape.w)
+        found(s, "%.*s %s: latent [%u,%u,%u,%u], the manifest's audio_vae has [%" PRId64 ",f,1,%"
+              PRId64 "]", (int)ref->role.n, ref->role.p, hex, shape.c, shape.f, shape.h, shape.w,
+              f->sound_channels, f->sound_bins);
+}
+
 /* Of a role that the table does not have, the value must be there. */
 static void check_condition(const sight *s, const vf_ref *ref, const vf_references *own)
 {
@@ -102,6 +121,10 @@ static void check_condition(const sight *s, const vf_ref *ref, const vf_referenc
     const int place = vc_role_reference(role);
     unsigned grid[3];
     bool known = e;
+    if (row && row->sound) {
+        check_sound(s, ref);
+        return;
+    }
     if (e)
         memcpy(grid, (unsigned[]){ row && row->clip ? e->f : 1, e->h, e->w }, sizeof grid);
     if (e && row && row->own_size) {
@@ -261,10 +284,13 @@ static int read_facts(vf_check *c, vc_err *err)
     const cJSON *encoders = cJSON_GetObjectItemCaseSensitive(m, "text_encoders");
     const cJSON *vae = cJSON_GetObjectItemCaseSensitive(m, "vae");
     const cJSON *image = cJSON_GetObjectItemCaseSensitive(m, "image_encoder");
+    const cJSON *audio = cJSON_GetObjectItemCaseSensitive(m, "audio_vae");
     vf_facts *f = &c->facts;
     int n = 0;
     *f = (vf_facts){ .channels = int_of(vae, "channels"), .folded = int_of(vae, "ratio"),
                      .pixels = pixels_of(vae),
+                     .sound_channels = int_of(audio, "channels"),
+                     .sound_bins = int_of(audio, "bins"),
                      .tokens = int_of(image, "tokens"), .width = int_of(image, "width"),
                      .encoders = cJSON_GetArraySize(encoders) };
     f->text_width = calloc((size_t)f->encoders + 1, sizeof *f->text_width);
