@@ -11,7 +11,7 @@
 int sound_net_begin(sound_net *n, const encoder_opts *o, vc_err *err)
 {
     const vt_options device = encoder_device(o);
-    int rc = vf_component_open(&n->file, o->dir, err);
+    int rc = vf_component_open(&n->file, o->dir, "audio_vae", err);
 
     n->dir = o->dir;
     n->err = err;

@@ -148,7 +148,7 @@ int vocoder_open(vocoder **out, const encoder_opts *o, vocoder_info *info, vc_er
     device.compute = VC_F32;
     int rc = configure(v, o, err);
     if (!rc)
-        rc = vf_component_open(&v->file, o->dir, err);
+        rc = vf_component_open(&v->file, o->dir, "vocoder", err);
     if (!rc)
         rc = vt_open(&v->g, &device, err);
     if (!rc)

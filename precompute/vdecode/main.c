@@ -20,6 +20,7 @@
 #include "precompute/run/components.h"
 #include "precompute/vdecode/decode.h"
 #include "precompute/vdecode/inputs.h"
+#include "precompute/vdecode/sound.h"
 
 #define FLAG(kind_, field, name_, value_, allowed_, aliases_, help_) \
     { .name = name_, .kind = kind_, .offset = offsetof(options, field), .value = value_, \
@@ -76,6 +77,18 @@ static int note_where(decoder *d, const char *dir, bool of_run, vc_err *err)
 
 /* ---- datasets ---- */
 
+/* Decodes the sound that lasts as long as the chosen frames; a rate of --fps has none. */
+static int sound_of(decoder *d, const vf_dataset *set, uint32_t i, const cJSON *record, chosen *c,
+                    media_wave *wave, vc_err *err)
+{
+    *wave = (media_wave){ 0 };
+    if (!(c->fps > 0) || (d->o.fps > 0 && d->o.fps != c->fps))
+        return 0;
+    int rc = decode_sound_run(d->sound, set, i, record, c->most / c->fps, wave, err);
+    c->sound = wave->x ? wave : NULL;
+    return rc;
+}
+
 static int dataset_sample(decoder *d, const vf_dataset *set, uint32_t i, sheet *s, vc_err *err)
 {
     const vf_entry *e = vf_dataset_entry(set, i);
@@ -83,6 +96,7 @@ static int dataset_sample(decoder *d, const vf_dataset *set, uint32_t i, sheet *
     vf_safetensors *st = NULL;
     cJSON *record = NULL;
     chosen c = { .most = (int)e->frames };
+    media_wave wave = { 0 };
 
     vf_sample_key(key, e->number, e->variant);
     snprintf(name, sizeof name, "%012u-%03u", e->number, e->variant);
@@ -97,8 +111,11 @@ static int dataset_sample(decoder *d, const vf_dataset *set, uint32_t i, sheet *
     if (!rc)
         rc = inputs_of_sample(d, set, i, record, stem, s, err);
     if (!rc)
+        rc = sound_of(d, set, i, record, &c, &wave, err);
+    if (!rc)
         rc = decode_latent(d, st, NULL, stem, c, s, err);
     d->done += !rc;
+    free(wave.x);
     free(stem);
     vf_safetensors_close(st);
     cJSON_Delete(record);
@@ -167,18 +184,19 @@ static int write_sheet(const decoder *d, sheet *s, const char *dir, vc_err *err)
 
 /* Warns if the weights are not those of the dataset: pictures would differ from the encoded
  * ones. */
-static void compare_weights(const decoder *d, const vf_dataset *set)
+static void compare_weights(const decoder *d, const vf_dataset *set, const char *component,
+                            const char *dir)
 {
     const cJSON *all = cJSON_GetObjectItemCaseSensitive(vf_dataset_manifest(set), "weights");
-    const cJSON *vae_of = cJSON_GetObjectItemCaseSensitive(all, "vae");
+    const cJSON *vae_of = cJSON_GetObjectItemCaseSensitive(all, component);
     char is[VF_KEY_HEX];
     vf_model *m = NULL;
     vf_key k;
     vc_err why;
 
-    if (!d->dir || !cJSON_IsString(vae_of))
+    if (!dir || !cJSON_IsString(vae_of))
         return;
-    int rc = vf_component_open(&m, d->dir, "vae", &why);
+    int rc = vf_component_open(&m, dir, component, &why);
     if (!rc)
         rc = vf_model_hash(&k, m, vc_stop_flag(), &why);
     vf_model_close(m);
@@ -186,7 +204,7 @@ static void compare_weights(const decoder *d, const vf_dataset *set)
         vc_warn(d->progress, "%s: not compared with what made %s", why.text, vf_dataset_path(set));
     else if (!rc && strcmp(vf_key_hex(is, k), vae_of->valuestring))
         vc_warn(d->progress, "%s: other weights (XXH3-128 %s) than %s was made with (%.32s)",
-                d->dir, is,
+                dir, is,
                 vf_dataset_path(set), vae_of->valuestring);
 }
 
@@ -211,7 +229,11 @@ static int decode_dataset(decoder *d, const char *path, vc_err *err)
         rc = vc_fail(err, VC_EMISMATCH, "%s was made by %s, and %s would decode it: give --model "
                      "or --vae", path, class, d->info.class);
     if (!rc)
-        compare_weights(d, set);
+        compare_weights(d, set, "vae", d->dir);
+    if (!rc)
+        rc = decode_sound_open(&d->sound, d, set, err);
+    if (!rc && d->sound)
+        compare_weights(d, set, "audio_vae", decode_sound_dir(d->sound));
     if (!rc && d->o.sheet)
         rc = sheet_open(&s, err);
     if (!rc)
@@ -221,6 +243,8 @@ static int decode_dataset(decoder *d, const char *path, vc_err *err)
     if (!rc)
         rc = note_where(d, d->o.out, false, err);
     sheet_close(s);
+    decode_sound_close(d->sound);
+    d->sound = NULL;
     vf_dataset_close(set);
     return rc;
 }

@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# The sound of clips becomes values beside their latents: of clips with several layouts, codecs and
+# beginnings, without sound, and of stills, in one set. It is kept, verified, shown, trained past,
+# and decoded into MP4s.
+. "$(dirname "$0")/../lib/check.sh"
+. "$lib/media.sh"
+export VLT_SOURCE
+
+# clip NAME SOUND FLAG...: two seconds at 10 frames a second; SOUND is an expression of aevalsrc.
+clip()
+{
+    local sound=()
+    [ -z "$2" ] || sound=(-f lavfi -i "aevalsrc=$2:d=2")
+    ffmpeg -v error -y -f lavfi -i "testsrc2=s=96x64:r=10:d=2" "${sound[@]}" -c:v mpeg4 -q:v 4 \
+        "${@:3}" "media/$1"
+    list+="$before{\"file_path\": \"$1\", \"text\": \"$1\"}"
+    before=,
+}
+mkdir media
+list='[' before=
+clip stereo.mp4 'sin(2764*t)|sin(5529*t):s=48000' -c:a aac
+clip mono.mkv 'sin(2764*t):s=22050' -c:a pcm_s16le
+clip six.mkv '0|0|sin(2764*t)|0|0|0:c=5.1:s=44100' -c:a flac
+clip none.mp4 ''
+ffmpeg -v error -y -f lavfi -i testsrc2=s=96x64:r=1:d=1 -frames:v 1 media/still.png
+list+=",{\"file_path\": \"still.png\", \"type\": \"image\", \"text\": \"a still\"}]"
+echo "$list" >media/list.json
+
+need make_model m20 LTX2Pipeline 20
+need make_model m23 LTX2Pipeline 23
+sampling+=(--image_sample_size 64)
+encode() # encode VERSION OUT FLAG...
+{
+    vprep --meta media/list.json "${sampling[@]}" --model "m$1" --out "$2" "${@:3}"
+}
+
+# ---- without the flag nothing changes; with it sound alone is encoded, once ----
+expect 0 '5 encoded' encode 20 set
+grep -q audio set/manifest.json && wrong 'sound without --with_audio'
+expect 0 '0 encoded, 5 reused' encode 20 set --with_audio
+expect 0 '' vlat show set 000000000000/000
+stdout_has 'audio'
+stdout_has 'mean .*\[4,22,1,4\]'             # 9 frames of 10 a second: round(0.9 * 25)
+holds set/manifest.json '"audio_vae": {"class":"AutoencoderKLLTX2Audio"'
+expect 0 '0 encoded, 5 reused' encode 20 set --with_audio
+need vlat verify set
+expect 0 '^audio .*AutoencoderKLLTX2Audio' vlat info set
+for i in 0 1 2; do
+    expect 0 '' vlat show set 00000000000$i/000
+    stdout_has '"audio"\|audio '
+done
+for i in 3 4; do                             # a clip without sound, a still
+    expect 0 '' vlat show set 00000000000$i/000
+    stdout_lacks audio
+done
+
+cp -r set wrong
+sed -i '/"audio_vae"/s/"bins":4/"bins":5/' wrong/manifest.json
+expect 1 "latent \[4,22,1,4\], the manifest's audio_vae has \[4,f,1,5\]" vlat verify wrong
+
+# ---- the same values, made in one go; other frames have other sound ----
+expect 0 '5 encoded' encode 20 one --with_audio
+values() { "$VLT_BUILD/tests/dump_dataset" "$1" | grep -v '^sample' | sort -u; }
+need diff <(values set) <(values one)        # set has older records too
+
+# ---- a set without sound does not join one with sound unnoticed ----
+expect 0 '5 encoded' encode 20 bare
+expect 1 'different encoders (audio_vae' vlat merge bare set --out both
+absent both
+
+# ---- training reads past sound; MP4s have it ----
+expect 0 . vtrain --latents set --model m20 --output_dir run --training_type lora --rank 2 \
+    --train_batch_size 1 --max_train_steps 2 --threads 1 --workers 1
+for v in 20 23; do
+    [ $v = 20 ] || expect 0 '5 encoded' encode 23 set23 --with_audio
+    set=set; [ $v = 20 ] || set=set23
+    expect 0 '5 decoded' vdecode $set --model m$v --out out$v
+    for i in 0 1 2; do
+        ffprobe -v error -select_streams a -show_entries stream=codec_name,channels,sample_rate \
+            -of csv=p=0 out$v/00000000000$i-000.mp4 >streams
+        rate=24000; [ $v = 20 ] || rate=48000
+        grep -q "^aac,$rate,2" streams || wrong "sound of $i: $(cat streams)"
+        ffprobe -v error -select_streams a -show_entries format=duration -of csv=p=0 \
+            out$v/00000000000$i-000.mp4 >length
+        grep -q '^0\.[89]\|^1\.0' length || wrong "seconds of $i: $(cat length)"
+    done
+    ffprobe -v error -select_streams a -show_entries stream=codec_name -of csv=p=0 \
+        out$v/000000000003-000.mp4 >streams
+    [ ! -s streams ] || wrong 'a clip without sound has some'
+done
+expect 0 'the sound of set is left out: give --model' vdecode set --vae m20 --out quiet
+expect 0 '5 decoded' vdecode set --model m20 --out pictures --format png
+
+# ---- refusals: another family, a folder without its parts, damaged sound ----
+expect 2 '--with_audio: models of builtin have no sound' vprep --meta media/list.json \
+    "${sampling[@]}" --out none --with_audio
+absent none
+mv m20/audio_vae away
+expect 2 '--model m20 has no folder audio_vae, which encodes the sound' encode 20 none \
+    --with_audio
+absent none
+expect 0 '5 decoded' vdecode bare --model m20 --out plain
+expect 2 '--model m20 has no folder audio_vae, which decodes the sound' vdecode set --model m20 --out none
+mv away m20/audio_vae
