@@ -95,6 +95,12 @@ int prep_sound_open(prep_encoder *e, vc_err *err)
     return rc ? rc : prep_part_unchanged(&is->audio_part, err);
 }
 
+int prep_sound_memory(prep_encoder *e, int64_t n, size_t *bytes, vc_err *err)
+{
+    const int64_t t = mel_frames(&e->p->encoders.audio.mel, n);
+    return audio_vae_memory(e->audio, false, (int)(t < INT32_MAX ? t : INT32_MAX), bytes, err);
+}
+
 /* Cuts x [channels,made,bins] to the first `kept` frames of each channel. */
 static void cut(float *x, int channels, int made, int kept, int bins)
 {

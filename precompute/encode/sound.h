@@ -13,6 +13,9 @@ int prep_sound_read(const vprep *p, const vprep_item *it, const vprep_clip *clip
                     int *frames, vc_err *err);
 /* Opens the autoencoder of sound, and checks that it is that of vprep_identify. */
 int prep_sound_open(prep_encoder *e, vc_err *err);
+/* *bytes: the device memory that the sound of n samples takes in the autoencoder, beside the
+ * weights. */
+int prep_sound_memory(prep_encoder *e, int64_t n, size_t *bytes, vc_err *err);
 /* Makes value v of the job's spectrogram. */
 int prep_sound_encode(prep_encoder *e, prep_job *j, int v, vc_err *err);
 

@@ -45,6 +45,7 @@ typedef struct pipeline {                /* the pipeline's own state */
     vc_queue *decoded;
     vc_turns *encoded;               /* by index into `pending` */
     pending *pending;
+    int64_t sound;                   /* samples of the longest sound that is encoded */
     vb_choice largest;               /* the largest clip that the VAE encodes whole */
     unsigned roles;                  /* VC_ROLE_BITs of the values that jobs make */
     uint32_t n_pending, n_jobs;      /* n_jobs: those that have values or thumbnails to be made */
@@ -316,6 +317,10 @@ static void note_job(pipeline *l, const prep_job *j)
     l->roles |= j->need;
     for (int v = 0; v < VC_ROLES; v++)
         whole |= j->need & VC_ROLE_BIT(v) && vprep_is_whole((vc_role)v);
+    const int64_t sound = j->need & VC_ROLE_BIT(VC_ROLE_AUDIO)
+                          ? vprep_sound_samples(l->p, &j->clip) : 0;
+    if (sound > l->sound)
+        l->sound = sound;
     if (whole && vprep_clip_pixels(&j->clip.choice) > vprep_clip_pixels(&l->largest))
         l->largest = j->clip.choice;
 }
@@ -373,6 +378,20 @@ static int say_memory(pipeline *l, vc_err *err)
                "VAE%s; its pixels take %s%s", c->frames, c->target_w, c->target_h,
                vc_human_bytes(model, (double)m.vae), also,
                vc_human_bytes(pixels, (double)m.pixels), ranges);
+    return rc;
+}
+
+/* The same of the longest sound. */
+static int say_sound(pipeline *l, vc_err *err)
+{
+    char text[32];
+    size_t bytes;
+    int rc = l->sound ? prep_sound_memory(l->encoder, l->sound, &bytes, err) : 0;
+
+    if (!rc && l->sound)
+        vc_say(l->p->progress, "the longest sound, %.2f s, takes %s in its autoencoder",
+               (double)l->sound / l->p->encoders.audio.mel.rate,
+               vc_human_bytes(text, (double)bytes));
     return rc;
 }
 
@@ -494,6 +513,8 @@ int vprep_clips(vprep *p, vc_err *err)
     p->profile.span[PREP_SPAN_OPEN] += vc_seconds() - begin;
     if (!rc && p->encoders.family.from_files)
         rc = say_memory(&l, err);
+    if (!rc)
+        rc = say_sound(&l, err);
     if (!rc && images)
         rc = vprep_prompt_images_encode(p, l.encoder, err);
     if (!rc && images)

@@ -38,6 +38,7 @@ encode() # encode VERSION OUT FLAG...
 expect 0 '5 encoded' encode 20 set
 grep -q audio set/manifest.json && wrong 'sound without --with_audio'
 expect 0 '0 encoded, 5 reused' encode 20 set --with_audio
+stderr_has 'the longest sound, 0.90 s, takes .*iB in its autoencoder'
 expect 0 '' vlat show set 000000000000/000
 stdout_has 'audio'
 stdout_has 'mean .*\[4,22,1,4\]'             # 9 frames of 10 a second: round(0.9 * 25)
