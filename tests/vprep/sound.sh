@@ -92,7 +92,23 @@ done
 expect 0 'the sound of set is left out: give --model' vdecode set --vae m20 --out quiet
 expect 0 '5 decoded' vdecode set --model m20 --out pictures --format png
 
-# ---- refusals: another family, a folder without its parts, damaged sound ----
+# ---- a clip whose sound is damaged is skipped, with the second and the remedy ----
+ffmpeg -v error -y -f lavfi -i color=c=red:s=96x64:r=10:d=2 -f lavfi \
+    -i anoisesrc=d=2:a=0.3:r=48000:seed=7 -c:v mpeg4 -c:a flac media/flaw.mkv
+printf '\125' | dd of=media/flaw.mkv bs=1 seek=$(($(stat -c %s media/flaw.mkv) / 2)) conv=notrunc \
+    status=none
+row='{"file_path": "%s", "text": "a"}'
+printf "[$row,$row]" flaw.mkv mono.mkv >media/flaw.json
+flaw()
+{
+    vprep --meta media/flaw.json "${sampling[@]}" --video_sample_n_frames 17 --model m20 "$@"
+}
+expect 3 'flaw.mkv: sound: damaged at [01]\.[0-9]* s: CRC error.*--with_audio out' flaw \
+    --out flaw --with_audio
+holds flaw/errors.jsonl 'sound: damaged at'
+expect 0 '2 encoded' flaw --out pictures_alone
+
+# ---- refusals: another family, a folder without its parts ----
 expect 2 '--with_audio: models of builtin have no sound' vprep --meta media/list.json \
     "${sampling[@]}" --out none --with_audio
 absent none
@@ -101,5 +117,6 @@ expect 2 '--model m20 has no folder audio_vae, which encodes the sound' encode 2
     --with_audio
 absent none
 expect 0 '5 decoded' vdecode bare --model m20 --out plain
-expect 2 '--model m20 has no folder audio_vae, which decodes the sound' vdecode set --model m20 --out none
+expect 2 '--model m20 has no folder audio_vae, which decodes the sound' vdecode set --model m20 \
+    --out none
 mv away m20/audio_vae
