@@ -298,6 +298,8 @@ static const vf_sized zimage_sizes[] = {
     { 0 }
 };
 static const vf_rename krea2[] = {
+    { .from = "last.down" },             /* which no model of the class has */
+    { .from = "last.up" },
     { .from = "first", .to = "img_in" },
     { .from = "tmlp.0", .to = "time_embed.linear_1" },
     { .from = "tmlp.2", .to = "time_embed.linear_2" },

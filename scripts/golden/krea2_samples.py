@@ -2,9 +2,9 @@
 
 `samples-krea2`, and `samples-krea2-turbo`, which is not guided and has the shift of the distilled
 model, whose mu is 1.15, have `text` [n,D] of the prompt, the states of all taps behind each other,
-`negative_text`, and the pipeline's `latents` [C,1,h,w], without means and deviations of the VAE. The
-first noise is vtrain's of seed SEED, prompt 0. Steps and the pipeline's guidance_scale, which counts
-from 0, are in the metadata, and vtrain's flag for the distilled model's shift.
+`negative_text`, and the pipeline's `latents` [C,1,h,w], without means and deviations of the VAE.
+The first noise is vtrain's of seed SEED, prompt 0. Steps and the pipeline's guidance_scale, which
+counts from 0, are in the metadata, and vtrain's flag for the distilled model's shift.
 """
 import math
 

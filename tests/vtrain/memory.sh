@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # vtrain's predicted peak of memory is within 5 % of the real one for HunyuanVideo, LTX-Video,
-# Qwen-Image, Z-Image, FLUX.1, FLUX.2, Wan and CogVideoX, at a width of 512 and several hundred
-# tokens: LoRA and full finetune, with and without recomputation; for the built-in model on a few
-# samples, on many, and on two ranks; for LoRA's relatives. A limit is kept by recomputation, also
-# where the run is to recompute nothing.
+# Qwen-Image, Z-Image, Krea 2, FLUX.1, FLUX.2, Wan and CogVideoX, at a width of 512 and several
+# hundred tokens: LoRA and full finetune, with and without recomputation; for the built-in model on
+# a few samples, on many, and on two ranks; for LoRA's relatives. A limit is kept by recomputation,
+# also where the run is to recompute nothing.
 . "$(dirname "$0")/../lib/check.sh"
 [ "$VLT_FAULT_MEMORY" = 1 ] || { echo "skipped: sanitizers have memory of their own"; exit 77; }
 
@@ -60,6 +60,12 @@ need random_transformer zimage '{"_class_name": "ZImageTransformer2DModel", "n_l
     "n_refiner_layers": 1, "dim": 512, "n_heads": 4, "cap_feat_dim": 512}'
 need random_dataset z-image.lmdb 2 1 40 40 64 512 z-image
 runs z-image zimage
+need random_transformer krea2 '{"_class_name": "Krea2Transformer2DModel", "num_layers": 3,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 1536,
+    "text_hidden_dim": 128, "num_text_layers": 4, "text_num_attention_heads": 2,
+    "text_num_key_value_heads": 2, "text_intermediate_size": 256}'
+need random_dataset krea2.lmdb 2 1 40 40 64 512 krea2
+runs krea2 krea2
 need random_transformer flux2 '{"_class_name": "Flux2Transformer2DModel", "num_layers": 2,
     "num_single_layers": 2, "num_attention_heads": 4, "joint_attention_dim": 512,
     "guidance_embeds": false}'

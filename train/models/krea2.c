@@ -21,7 +21,8 @@ enum { SIDE = 2, AXES = 3, MODS = 6, MAX_WIDTH = 16384 };
 
 /* Indices into the sizes of the weight tables. */
 enum { D = -1, KV = -2, HEAD = -3, HIDDEN = -4, TOKEN = -5, TIME = -6, TEXT = -7, TEXT_KV = -8,
-       TEXT_HEAD = -9, TEXT_HIDDEN = -10, TAPS = -11, SIX = -12, SIX_D = -13, TWO = -14, ONE = -15 };
+       TEXT_HEAD = -9, TEXT_HIDDEN = -10, TAPS = -11, SIX = -12, SIX_D = -13, TWO = -14,
+       ONE = -15 };
 
 typedef struct block_weights {
     vt_tensor *table;                         /* [6,D]: scale, shift and gate of the attention, then

@@ -16,11 +16,11 @@
 /* The LoRA is of eight linears of each of the five blocks, and of eight others. */
 static const ref_variant variants[] = { { "krea2", { "odd", "wide", "equal" }, 5 * 8 + 8 } };
 
-/* The promise for f32 is 3e-5. diffusers' own bf16 differs from its f32 by 7e-3 in outputs and by 5e-2
- * in gradients of norms and of the LoRA of the prompt's blocks. */
+/* The promise for f32 is 3e-5. diffusers' own bf16 differs from its f32 by 7e-3 in outputs and by
+ * 5e-2 in gradients of norms and of the LoRA of the prompt's blocks. */
 static ref_suite suite = {
     .family = &vtrain_krea2, .variants = variants, .n = COUNT(variants),
-    .f32 = { VC_F32, 3e-5, 3e-5, 1e-3, false }, .bf16 = { VC_BF16, 2.5e-2, 6e-2, 1e-2, true },
+    .f32 = { VC_F32, 3e-5, 3e-5, 1e-3, false }, .bf16 = { VC_BF16, 1e-2, 6e-2, 1e-2, true },
 };
 
 /* Names of the first authors, of modules one by one. */

@@ -59,7 +59,8 @@ typedef struct row {
 } row;
 
 /* Z-Image's schedule is the family's, as the folder has no scheduler's file, and a guidance of 0 is
- * none. Krea 2 Turbo has a shift of its own, which --flow_shift gives. FLUX.2's shift of the levels follows from the tokens and the steps of a sample. A model
+ * none. Krea 2 Turbo has a shift of its own, which --flow_shift gives. FLUX.2's shift of the levels
+ * follows from the tokens and the steps of a sample. A model
  * folder without model_index.json has the pipeline of its transformer's class. */
 static const row rows[] = {
     { .toy_of = zimage_toy, .model = "zimage",
