@@ -199,6 +199,7 @@ const vc_like vc_vprep_like[] = {
          "ff(_context)?\\.linear_(in|out)") "|single_transformer_blocks\\.[0-9]+\\.attn\\.to_out"
 #define ZIMAGE_LINEARS "attention\\.(to_q|to_k|to_v|to_out\\.0)|feed_forward\\.w[123]"
 #define ZIMAGE_LAYERS(linears) "layers\\.[0-9]+\\.(" linears ")"
+#define KREA2_LINEARS "attn\\.(to_[qkv]|to_gate|to_out\\.0)|ff\\.(gate|up|down)"
 #define FINETRAINERS_NAMES \
     "(transformer_blocks|single_transformer_blocks).*(to_q|to_k|to_v|to_out.0)"
 #define ALL_LINEAR "all-linear"
@@ -226,9 +227,11 @@ const vc_like_of_family vc_vtrain_like_of_family[] = {
       QWEN_ATTENTION ",img_mlp.net.2,img_mod.1,txt_mlp.net.2,txt_mod.1" },
     { DIFFSYNTH, "flux", "target_name", DUAL_BLOCKS },
     { DIFFSYNTH, "z-image", "target_name", "to_q,to_k,to_v,to_out.0,w1,w2,w3" },
+    { DIFFSYNTH, "krea2", "target_name", ALL_LINEAR },
     { DIFFSYNTH, "flux2", "target_name", FLUX2_BLOCKS },
     { DIFFSYNTH, "wan2.1", "flow_shift", "5" },
     { DIFFSYNTH, "flux", "flow_shift", "3" },
+    { DIFFSYNTH, "krea2", "flow_shift", "2.2255409" },
     { DIFFSYNTH, "flux2", "flow_shift", "2.2255409" },
     { DIFFSYNTH, "qwen-image", "flow_shift", "2.2255409" },
     { DIFFSYNTH, "qwen-image", "flow_terminal", "0.02" },
@@ -247,6 +250,9 @@ const vc_like_of_family vc_vtrain_like_of_family[] = {
     { DIFFUSION_PIPE, "z-image", "target_name",
       "(layers|noise_refiner|context_refiner)\\.[0-9]+\\.(" ZIMAGE_LINEARS
       "|adaLN_modulation\\.0)" },
+    { DIFFUSION_PIPE, "krea2", "target_name",
+      "(transformer_blocks|text_fusion\\.(layerwise|refiner)_blocks)\\.[0-9]+\\.(" KREA2_LINEARS
+      ")|text_fusion\\.projector|txt_in\\.linear_[12]" },
     { DIFFUSION_PIPE, "flux2", "target_name", FLUX2_BLOCKS },
     { AI_TOOLKIT, "wan2.1", "target_name", WAN_BLOCKS },
     { AI_TOOLKIT, "qwen-image", "target_name", QWEN_BLOCKS },

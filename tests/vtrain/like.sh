@@ -9,8 +9,8 @@ export VLT_SOURCE
 small_set media 4
 sampling+=(--image_sample_size 64)
 for m in "wan WanPipeline 4" "i2v WanImageToVideoPipeline wan-i2v" "flux FluxPipeline 16" \
-    "qwen QwenImagePipeline 16" "zimage ZImagePipeline 4" "flux2 Flux2KleinPipeline 16" \
-    "hunyuan HunyuanVideoPipeline 4" "ltx LTXPipeline 8" \
+    "qwen QwenImagePipeline 16" "zimage ZImagePipeline 4" "krea2 Krea2Pipeline 16" \
+    "flux2 Flux2KleinPipeline 16" "hunyuan HunyuanVideoPipeline 4" "ltx LTXPipeline 8" \
     "cog CogVideoXFunControlPipeline cogvideox-control"; do
     read -ra words <<<"$m"
     mode=()
@@ -71,6 +71,9 @@ zimage musubi         14 37 1,824 $zall
 zimage diffusion-pipe 31 37 4,368 $zall,adaLN_modulation.0
 zimage ai-toolkit     16 37 2,304 $zall,adaLN_modulation.0
 zimage videox-fun     37 37 9,392 -
+krea2 none           20 48 2,464 $attn
+krea2 diffsynth      48 48 7,210 -
+krea2 diffusion-pipe 43 48 5,578 $attn,attn.to_gate,ff.gate,ff.up,ff.down,text_fusion.projector,txt_in.linear_1,txt_in.linear_2
 flux2 none            12 37 2,944 $attn,$klein
 flux2 diffsynth       28 37 6,784 $kleins
 flux2 musubi          28 37 6,784 $kleins
