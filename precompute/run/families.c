@@ -100,6 +100,28 @@ static int pipeline_of(char *name, size_t size, const char *dir, vc_err *err)
     return rc;
 }
 
+/* Checks that a pipeline whose model_index.json says which states a token has says those of its
+ * row. */
+static int check_taps(const char *dir, const vc_text *text, vc_err *err)
+{
+    static const char file[] = "model_index.json", field[] = "text_encoder_select_layers";
+    cJSON *o;
+    int rc = vf_json_read_in_opt(&o, dir, file, 1 << 20, err), n = 0;
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(o, field), *tap;
+    bool same = true;
+
+    cJSON_ArrayForEach(tap, list) {
+        same = same && n < VC_TAPS && cJSON_IsNumber(tap) && tap->valueint == text->taps[n];
+        n++;
+    }
+    if (!rc && cJSON_IsArray(list) && (!same || (n < VC_TAPS && text->taps[n])))
+        rc = vc_fail(err, VC_EUSAGE, "--model %s/%s: %s has other layers than %s was trained with, "
+                     "from whose states texts are made: give the model's own file", dir, file,
+                     field, text->class);
+    cJSON_Delete(o);
+    return rc;
+}
+
 int prep_family_of(prep_family *out, const char *model_dir, vc_err *err)
 {
     if (!model_dir) {
@@ -115,7 +137,7 @@ int prep_family_of(prep_family *out, const char *model_dir, vc_err *err)
     for (const vc_family *f = vc_families(); f->name; f++) {
         const vc_pipeline *pipeline = vc_family_pipeline(f, name);
         if (pipeline && make_family(out, f, pipeline))
-            return 0;
+            return check_taps(model_dir, vc_family_texts(f, pipeline), err);
     }
     *out = (prep_family){ 0 };
     return vc_fail(err, VC_EUSAGE, "--model %s: this build has no encoders of %s", model_dir, name);

@@ -58,6 +58,17 @@ has '"class":"Qwen3VLModel"' krea2.lmdb && has '"max_length":512,"width":192' kr
 check "show krea2" 0 vlat show krea2.lmdb 000000000000/000
 stdout_has 'prompt_embeds f16 \[[0-9]\{1,2\},192\]'          # 12 states of a token
 
+cp krea2/model_index.json krea2.json
+sed -i 's/}$/, "text_encoder_select_layers": [2, 5, 8, 11, 14, 17, 20, 23, 26, 29, 32, 35]}/' \
+    krea2/model_index.json
+check "its own layers" '0 3' vprep --meta media/metadata.json --image_sample_size 64 --model krea2 \
+    --out krea2.lmdb
+sed -i 's/ 35]/ 36]/' krea2/model_index.json
+check "other layers" 2 vprep --meta media/metadata.json --image_sample_size 64 --model krea2 \
+    --out no.lmdb
+stderr_has "krea2/model_index.json: text_encoder_select_layers has other layers"
+cp krea2.json krea2/model_index.json
+
 pictures z-image ZImagePipeline 4
 has '"family": "z-image"' z-image.lmdb
 has '"class":"AutoencoderKL"' z-image.lmdb && has '"channels":4,"ratio":\[1,8,8\]' z-image.lmdb
