@@ -78,6 +78,12 @@ typedef struct vc_renamed {
     const char *name, *flag;
 } vc_renamed;
 
+/* A page of --help that is not of flags. */
+typedef struct vc_page {
+    const char *topic;                     /* --help TOPIC; NULL ends a table */
+    void (*write)(FILE *out);
+} vc_page;
+
 typedef struct vc_program {
     const char *name, *synopsis, *about;   /* about: a paragraph for --help */
     const vc_flag *flags;                  /* ended by a row without a name: { 0 } */
@@ -95,6 +101,7 @@ typedef struct vc_program {
     const char *first;                     /* names of the flags on the first page of --help, which
                                             * lists topics beside them; NULL: --help has all
                                             * flags */
+    const vc_page *pages;                  /* or NULL */
 } vc_program;
 
 typedef struct vc_flags vc_flags;

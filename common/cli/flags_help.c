@@ -227,6 +227,15 @@ static choose *chooser(const vc_program *prog, const char *topic)
     return NULL;
 }
 
+/* The program's page of a topic; NULL: there is none. */
+static const vc_page *page_of(const vc_program *prog, const char *topic)
+{
+    for (const vc_page *p = prog->pages; p && p->topic; p++)
+        if (!strcmp(p->topic, topic))
+            return p;
+    return NULL;
+}
+
 /* Lists the topics: "data, model, lora". */
 static void topics_of(const vc_program *prog, char list[TOPICS])
 {
@@ -236,12 +245,14 @@ static void topics_of(const vc_program *prog, char list[TOPICS])
         if (f->kind == VC_GROUP && f->aliases && at < TOPICS)
             at += (size_t)snprintf(list + at, TOPICS - at, "%s%.*s", at ? ", " : "",
                                    (int)strcspn(f->aliases, " "), f->aliases);
+    for (const vc_page *p = prog->pages; p && p->topic && at < TOPICS; p++)
+        at += (size_t)snprintf(list + at, TOPICS - at, "%s%s", at ? ", " : "", p->topic);
 }
 
 int vc_flags_find_topic(const vc_program *prog, const char *topic, vc_err *err)
 {
     char list[TOPICS];
-    if (*topic && chooser(prog, topic))
+    if (*topic && (page_of(prog, topic) || chooser(prog, topic)))
         return 0;
     topics_of(prog, list);
     vc_quoted q = vc_flags_quote(topic, strlen(topic));
@@ -317,6 +328,10 @@ void vc_flags_help(const vc_program *prog, const char *topic, FILE *out)
     int width = width_of(out);
     bool all = topic ? !strcmp(topic, "all") : !prog->first;
 
+    if (topic && page_of(prog, topic)) {
+        page_of(prog, topic)->write(out);
+        return;
+    }
     if (topic && !all) {
         rows(prog, chooser(prog, topic), topic, out, width);
         return;

@@ -40,6 +40,33 @@ int vf_transformer_refuse_class(const char *class, vc_err *err)
                    class, list);
 }
 
+/* Whether an earlier variant of the class reads the same. */
+static bool repeats(const vf_transformer_kind *k, const vf_variant *v)
+{
+    const vf_variant *w = k->variants;
+    while (w < v && strcmp(w->reads, v->reads))
+        w++;
+    return w < v;
+}
+
+/* Whether an earlier class has the same variants, as first authors' names have. */
+static bool is_again(const vf_transformer_kind *k)
+{
+    const vf_transformer_kind *e = vf_transformer_kinds;
+    while (e < k && e->variants != k->variants)
+        e++;
+    return e < k;
+}
+
+void vf_transformer_each_refused(void (*row)(void *arg, const char *models, const char *reads),
+                                 void *arg)
+{
+    for (const vf_transformer_kind *k = vf_transformer_kinds; k->class; k++)
+        for (const vf_variant *v = k->variants; k->trained && v && v->reads && !is_again(k); v++)
+            if (!repeats(k, v))
+                row(arg, k->trained, v->reads);
+}
+
 static int check_fields(const vf_transformer_kind *k, const cJSON *config, vc_err *err)
 {
     for (const vf_variant *v = k->variants; v && v->reads; v++)

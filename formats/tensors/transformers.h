@@ -27,6 +27,12 @@ int vf_transformer_check_names(const char *class, const vf_model *m, vc_err *err
  * not listed. */
 bool vf_transformer_has(const char *class, const char *name);
 
+/* Calls row(arg, models, reads) for each variant that is refused by name: `models` are those of its
+ * class that vtrain trains, and `reads` is what the variant reads besides. Rows of the same models
+ * follow each other. */
+void vf_transformer_each_refused(void (*row)(void *arg, const char *models, const char *reads),
+                                 void *arg);
+
 /* The pipeline for a transformer whose folder names none: that whose flag is set in the
  * transformer's config.json, else the family's first. */
 const vc_pipeline *vf_transformer_pipeline(const vc_family *f, const cJSON *config);

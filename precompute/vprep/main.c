@@ -17,6 +17,7 @@
 #include "common/tensor/backend.h"
 #include "formats/tensors/origins.h"
 #include "formats/tensors/transformers.h"
+#include "precompute/run/families_page.h"
 #include "precompute/run/reuse.h"
 #include "precompute/vprep/stages.h"
 
@@ -51,6 +52,8 @@ static const vc_program program = {
     .version = version,
     .first = "meta out model video_sample_size video_sample_n_frames video_sample_stride "
              "train_mode validation_prompts dry_run",
+    .pages = (const vc_page[]){ { "families", prep_families_page },
+                                  { "refused", prep_refused_page }, { 0 } },
 };
 
 /* ---- settings ---- */

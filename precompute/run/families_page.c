@@ -1,0 +1,65 @@
+/* families_page.c - see families_page.h */
+#include "precompute/run/families_page.h"
+
+#include <string.h>
+
+#include "common/families.h"
+#include "formats/tensors/transformers.h"
+
+enum { WIDTH = 78, INDENT = 16 };
+
+/* Writes a word of a list whose line is at a column, and returns the column behind it. */
+static int put(FILE *out, int at, const char *word, bool first)
+{
+    const int n = (int)strlen(word);
+    if (!first && at + 2 + n > WIDTH) {
+        fprintf(out, ",\n%*s", INDENT, "");
+        at = INDENT;
+        first = true;
+    }
+    return at + fprintf(out, "%s%s", first ? "" : ", ", word);
+}
+
+static void family(FILE *out, const vc_family *f)
+{
+    int at = fprintf(out, "  %-*s", INDENT - 2, f->name);
+    for (int i = 0; i < VC_FAMILY_PIPELINES && f->pipeline[i].class; i++)
+        at = put(out, at, f->pipeline[i].class, i == 0);
+    fputc('\n', out);
+}
+
+/* The list in progress. */
+typedef struct refused {
+    FILE *out;
+    const char *models;
+    int at;
+} refused;
+
+static void add_refused(void *arg, const char *models, const char *reads)
+{
+    refused *r = arg;
+    const bool first = !r->models || strcmp(models, r->models);
+    if (first) {
+        fprintf(r->out, "%s  %s\n", r->models ? "\n" : "", models);
+        r->at = fprintf(r->out, "%*s", INDENT, "");
+    }
+    r->models = models;
+    r->at = put(r->out, r->at, reads, first);
+}
+
+void prep_families_page(FILE *out)
+{
+    fprintf(out, "Families, and the pipelines of model_index.json whose models are read\n");
+    for (const vc_family *f = vc_families(); f->name; f++)
+        if (f->pipeline[0].class)
+            family(out, f);
+}
+
+void prep_refused_page(FILE *out)
+{
+    refused r = { .out = out };
+    fprintf(out, "Models that are trained, and what is refused by name: transformers of their "
+                 "classes\nthat read more\n");
+    vf_transformer_each_refused(add_refused, &r);
+    fputc('\n', out);
+}
