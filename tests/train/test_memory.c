@@ -278,7 +278,7 @@ static void test_too_much(void **state)
     t.cfg.training_type = VTRAIN_LORA;
     assert_int_equal(plan(&t, VTRAIN_REMAT_BLOCK, 1 << 20, &err), 0);
     assert_int_equal(vtrain_memory_check(&t, &err), VC_ENOMEM);
-    SAYS(err, "To need less memory, give --transformer_dtype fp8, a smaller --rank, or smaller "
+    SAYS(err, "To need less memory, give --transformer_dtype fp8 or nf4, a smaller --rank, or smaller "
          "buckets");
     close_run(&t);
 

@@ -2,8 +2,8 @@
 # vtrain's predicted peak of memory is within 5 % of the real one for HunyuanVideo, LTX-Video,
 # Qwen-Image, Z-Image, Krea 2, FLUX.1, FLUX.2, Wan and CogVideoX, at a width of 512 and several
 # hundred tokens: LoRA and full finetune, with and without recomputation; for the built-in model on
-# a few samples, on many, and on two ranks; for LoRA's relatives. A limit is kept by recomputation,
-# also where the run is to recompute nothing.
+# a few samples, on many, and on two ranks; for LoRA's relatives; for bases in fewer bits. A limit
+# is kept by recomputation, also where the run is to recompute nothing.
 . "$(dirname "$0")/../lib/check.sh"
 [ "$VLT_FAULT_MEMORY" = 1 ] || { echo "skipped: sanitizers have memory of their own"; exit 77; }
 
@@ -81,6 +81,15 @@ need random_transformer wan '{"_class_name": "WanTransformer3DModel", "num_layer
     "in_channels": 16, "out_channels": 16}'
 need random_dataset wan2.1.lmdb 2 5 24 24 64 512 wan2.1
 runs wan2.1 wan
+for base in fp8 int8 nf4 "nf4 --use_dora"; do
+    for precision in bf16 no; do
+        rm -rf out
+        expect 0 . vtrain --transformer wan --latents wan2.1.lmdb --output_dir out --threads 2 \
+            --max_train_steps 1 --train_batch_size 1 --rank 16 --target_name all-linear \
+            --mixed_precision $precision --transformer_dtype $base
+        near "--transformer_dtype $base, $precision"
+    done
+done
 need random_transformer cogvideox '{"_class_name": "CogVideoXTransformer3DModel", "num_layers": 3,
     "num_attention_heads": 8, "attention_head_dim": 64, "text_embed_dim": 512, "in_channels": 16,
     "out_channels": 16, "use_rotary_positional_embeddings": true}'
