@@ -1,5 +1,5 @@
-/* load.c - a weight's values from a source: borrowed, copied, converted or packed, and the scales of
- * files' codes; see weights.h */
+/* load.c - a weight's values from a source: borrowed, copied, converted or packed, and the scales
+ * of files' codes; see weights.h */
 #include <math.h>
 #include <omp.h>
 #include <stdbool.h>

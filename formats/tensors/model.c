@@ -361,8 +361,12 @@ int vf_model_open(vf_model **out, const char *path, vc_err *err)
         rc = ends_with(use, ".json") ? open_index(m, use, err)
            : file && is_shard(vc_path_base(use)) ? open_set(m, use, err)
            : open_single(m, use, err);
-    if (!rc)
-        rc = vc_context(err, vf_model_take_scales(m, err), "%s", path);
+    if (!rc) {
+        rc = vf_model_take_packed(m, err);
+        if (!rc)
+            rc = vf_model_take_scales(m, err);
+        vc_context(err, rc, "%s", path);
+    }
     free(file);
     if (rc) {
         vf_model_close(m);

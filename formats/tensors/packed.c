@@ -235,6 +235,9 @@ static bool is_part(const char *name)
 int vf_model_take_packed(vf_model *m, vc_err *err)
 {
     int rc = 0, kept = 0, packed = 0;
+    m->scale = malloc(((size_t)m->n + 1) * sizeof *m->scale);
+    if (!m->scale)
+        return vc_no_memory(err);
     for (int i = 0; !rc && i < m->n; i++) {
         const vf_view v = m->tensor[i];
         vf_view scale;

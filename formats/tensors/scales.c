@@ -13,8 +13,8 @@
 
 /* ---- other quantisations ---- */
 
-#define REMEDY "give them in bf16, f16, f32 or fp8; vtrain's --transformer_dtype fp8, int8 or nf4 " \
-    "packs them"
+#define REMEDY "give them in bf16, f16, f32 or fp8; vtrain's --transformer_dtype fp8, int8 or " \
+    "nf4 packs them"
 
 static int refuse(const char *name, const char *how, vc_err *err)
 {
@@ -171,11 +171,6 @@ int vf_model_take_scales(vf_model *m, vc_err *err)
 {
     int rc = check_metadata(m, err), kept = 0;
     size_t stem;
-    m->scale = malloc(((size_t)m->n + 1) * sizeof *m->scale);
-    if (!rc && !m->scale)
-        return vc_no_memory(err);
-    if (!rc)
-        rc = vf_model_take_packed(m, err);
     for (int i = 0; !rc && i < m->n; i++)
         rc = check_name(m, m->tensor[i].name, err);
     for (int i = 0; !rc && i < m->n; i++) {

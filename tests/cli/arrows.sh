@@ -66,7 +66,7 @@ precompute/vdecode   common common/base common/cli common/os formats/dataset for
 precompute/vdecode   formats/tensors precompute/media precompute/run precompute/sound
 precompute/vdecode   precompute/vae
 train/diffusion      common common/base common/os common/tensor formats/json
-train/lora           common/adapters common/base common/os formats/json
+train/lora           common/adapters common/base common/os common/tensor formats/json
 train/lora           formats/tensors
 train/models         common common/nn common/os common/tensor formats/json
 train/models         formats/tensors train/diffusion train/lora
@@ -88,7 +88,8 @@ train/setup          train/lora
 train/setup          train/models
 train/setup          train/optim train/output train/samples
 train/steps          common/base common/memory common/os train train/diffusion train/parallel
-train/plan           common/adapters common/os train train/diffusion train/lora train/models
+train/plan           common/adapters common/os common/tensor train train/diffusion train/lora
+train/plan           train/models
 train/plan           train/optim
 train/plan           train/parallel train/samples train/steps
 train/sampling       common/base common/os train train/parallel train/plan train/steps

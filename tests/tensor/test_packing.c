@@ -35,7 +35,8 @@ static void test_golden(void **state)
     for (size_t c = 0; c < sizeof all / sizeof *all; c++) {
         const struct packed *a = &all[c];
         const vt_packing *p = vt_packing_of(a->type);
-        float *weight = golden_values(f, a->weight, NULL), *values = golden_values(f, a->values, NULL);
+        float *weight = golden_values(f, a->weight, NULL);
+        float *values = golden_values(f, a->values, NULL);
         float *absmax = golden_values(f, a->absmax, NULL);
         const size_t bytes = vc_dtype_bytes(a->type, IN);
         int apart = 0;
@@ -97,6 +98,8 @@ static void test_rows(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_golden), cmocka_unit_test(test_rows) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_golden), cmocka_unit_test(test_rows),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
