@@ -72,8 +72,8 @@ VT_KERNEL(void, norm_grad, (vt_dev *, vt_tensor *dx, vt_tensor *dw, vt_tensor *d
 
 /* c = alpha * op(a) op(b) + beta * c + bias; 2-D, rows may be strided (lda = stride[0]).
  * op(a) [m,k], op(b) [k,n]; ta, tb: the operand is stored transposed. bias [n] or NULL. Any
- * mix of types; products accumulate in f32; beta 0 never reads c. b may have codes and scales here
- * and in the products with GELU: it is then packed, and its values are unpacked as they are read. */
+ * mix of types; products accumulate in f32; beta 0 never reads c. b may have codes and scales, here
+ * and in the products with GELU: its rows are then packed, and unpacked as they are read. */
 VT_KERNEL(void, matmul, (vt_dev *, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b,
                          bool tb, const vt_tensor *bias, float alpha, float beta))
 /* Products with fused epilogues, where the device has them; a is not transposed. These serve a

@@ -36,7 +36,7 @@ bool vt_is_code(vc_dtype type);
 int64_t vt_packing_scales(const vt_packing *p, int64_t n);
 /* Packs a row of n numbers, which it changes. Returns false if one of them is not finite. */
 bool vt_pack_codes(const vt_packing *p, void *codes, float *scales, float *row, int64_t n);
-/* Bytes of a weight [out,in] with its scales: the form of the codes is `type`. */
+/* Bytes of a weight [out,in] with its scales. */
 int64_t vt_packing_bytes(const vt_packing *p, int64_t out, int64_t in);
 
 #endif

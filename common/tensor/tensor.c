@@ -234,7 +234,8 @@ bool vt_ok(vt_ctx *g, const char *op, int n, vt_tensor *const *t)
         if (t[i]->scale && strcmp(op, "linear"))
             return vt_bad(g, op, "operand is a weight with scales, which linear layers alone read",
                           1, &t[i]);
-        if ((t[i]->dtype > VC_F8E5M2 && !t[i]->scale) || (t[i]->dtype > VC_BF16 && vt_root(t[i])->needs_grad))
+        if ((t[i]->dtype > VC_F8E5M2 && !t[i]->scale) ||
+            (t[i]->dtype > VC_BF16 && vt_root(t[i])->needs_grad))
             return vt_bad(g, op, "operand has a type no op reads", 1, &t[i]);
     }
     return true;

@@ -61,7 +61,7 @@ typedef struct vt_host {
     int nd;
     int64_t dim[8];
     const void *data;
-    /* NULL, or numbers that the values are to be multiplied by, as files of codes have them: scales[0]
+    /* NULL, or numbers that the values are multiplied by, as files of codes have them: scales[0]
      * is 1 or dim[0], and scales[1] divides the size of a row. Each row of the numbers is that of
      * one row of the values, or of all, and its numbers belong to equal blocks of the row. */
     const void *scale;

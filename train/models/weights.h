@@ -59,7 +59,7 @@ int vtrain_weights_kept(vf_view **v, int *n, const vtrain_weights *w, vt_params 
 bool vtrain_weights_preset(const vtrain_weights *w, vf_key *k);
 /* Releases the resident pages of the files' maps, once the values have been copied. */
 void vtrain_weights_release(const vtrain_weights *w);
-/* The type in which a trained tensor is written: that of the file, or bf16 where the file has codes;
+/* The type in which a trained tensor is written: the file's, or bf16 where the file has codes;
  * f32 where the file has no such tensor or w is NULL. */
 vc_dtype vtrain_weights_type(const vtrain_weights *w, const char *name);
 
