@@ -120,10 +120,10 @@ vt_tensor *vt_gated_add_two(vt_ctx *g, vt_tensor *x, vt_tensor *y, int64_t split
 
 /* A linear layer: w [out,in] as checkpoints store it, b [out] or NULL; with LoRA a [r,in],
  * lb [out,r]: y = x w' + b + lora_scale * (x a') lb'. Frozen parts get no gradient. w may be
- * codes with scales (vt_tensor.scale), which the kernels of products unpack. lora_key tells the module's
- * dropout from others'; 0: the module drops nothing, as its input is that of all
- * samples. An adapter (adapter.h) changes the layer as its row says, by its factors; the first two
- * of a LoRA and its kin are lora_a and lora_b too. */
+ * codes with scales (vt_tensor.scale), which the kernels of products unpack. lora_key tells the
+ * module's dropout from others'; 0: the module drops nothing, as its input is that of all samples.
+ * An adapter (adapter.h) changes the layer as its row says, by its factors; the first two of a LoRA
+ * and its kin are lora_a and lora_b too. */
 enum { VT_FACTORS = 6 };
 struct vt_lin;
 typedef vt_tensor *vt_apply(vt_ctx *g, vt_tensor *x, const struct vt_lin *l, vc_dtype type);

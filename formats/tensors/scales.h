@@ -1,8 +1,8 @@
 /* scales.h - the scales of weights in fp8, int8 and nf4, and files that are quantised in other
  * ways. Internal to formats/tensors.
  *
- * A program that stores weights in fp8 or int8 divides them by numbers, one for a tensor, one for each row,
- * or one for each block of a row's columns, and writes these beside the codes:
+ * A program that stores weights in fp8 or int8 divides them by numbers, one for a tensor, one for
+ * each row, or one for each block of a row's columns, and writes these beside the codes:
  *
  *     ComfyUI, Kijai     X.weight, X.scale_weight [] or [1], X.scale_input, scaled_fp8 (a mark)
  *     ComfyUI, later     X.weight, X.weight_scale [], X.input_scale, X.comfy_quant (JSON as bytes),
@@ -22,8 +22,8 @@
 
 #include "formats/tensors/model.h"
 
-/* packed.c. Moves the scales of bitsandbytes' weights, whose tensors become int8 or nf4 [out,in], to
- * m->scale; comes before vf_model_take_scales. Its errors are the same. */
+/* packed.c. Moves the scales of bitsandbytes' weights, whose tensors become int8 or nf4 [out,in],
+ * to m->scale; comes before vf_model_take_scales. Its errors are the same. */
 int vf_model_take_packed(vf_model *m, vc_err *err);
 /* Adds v as the scale of NAME.weight; the first `stem` characters of v's name are NAME. */
 int vf_model_add_scale(vf_model *m, const vf_view *v, size_t stem, vc_err *err);
