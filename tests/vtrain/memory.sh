@@ -15,30 +15,31 @@ near()
     [ -n "$off" ] || { wrong "$*: no peak"; return; }
     awk -v off="$off" 'BEGIN { exit !(off <= 5) }' || wrong "$*: $off %"
 }
-runs() # runs FAMILY TRANSFORMER
+# runs FAMILY TRANSFORMER: of each kind of training one run recomputes and one does not, in bf16 or in
+# f32; the next family has the other precisions. VLT_ALL=1 has all of them for each family.
+halves=("none bf16 lora --rank 16,block no lora --rank 16,block bf16 full-finetune"
+        "block bf16 lora --rank 16,none no lora --rank 16,none bf16 full-finetune")
+runs()
 {
-    local how checkpointing precision
-    for how in "lora --rank 16" full-finetune; do
-        for checkpointing in none block; do
-            for precision in bf16 no; do
-                [ "$how $precision" != "full-finetune no" ] || continue      # seconds for little
-                rm -rf out
-                expect 0 . vtrain --transformer "$2" --latents "$1.lmdb" --output_dir out \
-                    --threads 2 \
-                    --max_train_steps 1 --train_batch_size 1 --training_type $how \
-                    --gradient_checkpointing=$checkpointing --mixed_precision $precision
-                near "$1, $how, $checkpointing, $precision"
-            done
-        done
-    done
+    local checkpointing precision how rows=${halves[turn = (turn + 1) % 2]}
+    [ -z "${VLT_ALL:-}" ] || rows=${halves[0]},${halves[1]}
+    while read -r checkpointing precision how; do
+        rm -rf out
+        expect 0 . vtrain --transformer "$2" --latents "$1.lmdb" --output_dir out --threads 2 \
+            --max_train_steps 1 --train_batch_size 1 --training_type $how \
+            --gradient_checkpointing=$checkpointing --mixed_precision $precision
+        near "$1, $how, $checkpointing, $precision"
+    done <<<"${rows//,/$'\n'}"
 }
+turn=0
 
 need random_transformer ltx '{"_class_name": "LTXVideoTransformer3DModel", "num_layers": 4,
     "num_attention_heads": 8, "cross_attention_dim": 512, "caption_channels": 512}'
 need random_dataset ltx-video.lmdb 2 5 12 12 64 512 ltx-video
 runs ltx-video ltx
+ways=("none bf16" "block bf16" "block no")
 for adapter in rslora dora loha lokr "lokr --lokr_full_matrix"; do
-    for how in "none bf16" "block bf16" "block no"; do
+    for how in "${ways[turn = (turn + 1) % 3]}" ${VLT_ALL:+"${ways[@]}"}; do
         rm -rf out
         expect 0 . vtrain --transformer ltx --latents ltx-video.lmdb --output_dir out --threads 2 \
             --max_train_steps 1 --train_batch_size 1 --rank 16 --adapter $adapter \
@@ -47,6 +48,7 @@ for adapter in rslora dora loha lokr "lokr --lokr_full_matrix"; do
         near "--adapter $adapter, $how"
     done
 done
+turn=0
 need random_transformer hunyuan '{"_class_name": "HunyuanVideoTransformer3DModel", "num_layers": 2,
     "num_single_layers": 2, "num_refiner_layers": 1, "num_attention_heads": 4, "text_embed_dim": 512,
     "pooled_projection_dim": 256}'
