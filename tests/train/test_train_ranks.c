@@ -149,9 +149,16 @@ static void same_when_split(const char *dir, const char *name, const char *optim
     }
 }
 
-/* The rows of three ranks and more of the next test give other numbers alone, so that sanitizers
- * run those of two; they go from one --parallel to another in test_bf16_parts. */
-#define SPLIT_ROWS(row) (SANITIZED ? 3 : COUNT(row))
+/* Sanitizers, and ranks on another device, whose test of the CPU runs the same numbers, have fewer
+ * rows of some tests. */
+static bool fewer(void)
+{
+    return SANITIZED || strcmp(ranks_device, "cpu");
+}
+
+/* The rows of three ranks and more of the next test give other numbers alone; they go from one
+ * --parallel to another in test_bf16_parts. */
+#define SPLIT_ROWS(row) (fewer() ? 3 : COUNT(row))
 
 /* Moments in eight bits, and weights in bf16 with stochastic rounding: a rank's shard has whole
  * blocks of moments, and the draws of the rounding belong to a parameter's elements. */
@@ -241,24 +248,20 @@ static void test_bf16_parts(void **state)
 }
 
 /* Checks that 1, 2, 4, 2 and 1 ranks, each of which resumes the last checkpoint, train like one
- * rank without a stop; under sanitizers 2, 4 and 1, where the state is divided once and joined
+ * rank without a stop; or with fewer rows 2, 4 and 1, where the state is divided once and joined
  * once. `split` holds further flags of several ranks. */
 static void resumes(const char *dir, const char *whole, const char *parts, const char *args,
                     const char *split)
 {
-#if SANITIZED
-    static const int ranks[] = { 2, 4, 1 };
-#else
-    static const int ranks[] = { 1, 2, 4, 2, 1 };
-#endif
-    enum { END = 2 * COUNT(ranks) };
+    static const int all[] = { 1, 2, 4, 2, 1 }, some[] = { 2, 4, 1 };
+    const int *ranks = fewer() ? some : all, n = fewer() ? COUNT(some) : COUNT(all), end = 2 * n;
     if (!run_exists(dir, whole)) {
-        char *all = vc_format(ALL "--max_train_steps %d --gradient_accumulation_steps 4 %s", END,
-                              args);
-        ranks_ok(1, dir, whole, all);
-        free(all);
+        char *once = vc_format(ALL "--max_train_steps %d --gradient_accumulation_steps 4 %s", end,
+                               args);
+        ranks_ok(1, dir, whole, once);
+        free(once);
     }
-    for (int i = 0; i < (int)COUNT(ranks); i++) {
+    for (int i = 0; i < n; i++) {
         char *part = vc_format(ALL "--max_train_steps %d --gradient_accumulation_steps %d %s %s %s",
                                2 * i + 2, 4 / ranks[i], args, ranks[i] > 1 ? split : "",
                                i ? "--resume_from_checkpoint latest" : "");
@@ -268,7 +271,7 @@ static void resumes(const char *dir, const char *whole, const char *parts, const
             assert_non_null(strstr(ranks_output, "x 4 ranks"));
         free(part);
     }
-    run_same_training(dir, whole, parts, END, 1e-5, 1e-5);
+    run_same_training(dir, whole, parts, end, 1e-5, 1e-5);
 }
 
 static void test_resume(void **state)
