@@ -93,7 +93,7 @@ static int configure(audio_vae *a, const encoder_opts *o, audio_info *info, vc_e
     fields *f = &a->f;
     cJSON *json;
     vf_hasher h;
-    int rc = vf_component_config(&json, o->dir, CLASS, err);
+    int rc = vf_component_config(&json, o->dir, "audio_vae", CLASS, err);
 
     if (rc)
         return rc;

@@ -79,7 +79,7 @@ static int configure_wider(vocoder *v, const cJSON *json, vc_err *err)
 static int configure(vocoder *v, const encoder_opts *o, vc_err *err)
 {
     cJSON *json;
-    int rc = vf_component_config(&json, o->dir, NULL, err);
+    int rc = vf_component_config(&json, o->dir, "vocoder", NULL, err);
 
     if (rc)
         return rc;

@@ -48,7 +48,8 @@ static void drop(set *s)
 }
 
 /* Compares tensor `number` with the bytes around it; tol is relative to the largest value. */
-static void compare(verdict *v, int number, const own *have, const own *want, double tol)
+static void compare(verdict *v, int number, const own_tensor *have,
+                    const own_tensor *want, double tol)
 {
     size_t size = vc_dtype_size(want->t.dtype), n = want->bytes / size;
     double most = 1e-30;

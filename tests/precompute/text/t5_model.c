@@ -62,6 +62,17 @@ int tokenizer_chat(const tokenizer *t, const char *text, int max_length, int64_t
     return tokenizer_prompt(t, text, max_length, ids, mask, n, err);
 }
 
+/* No prompt of T5 has a text that stands behind it, whose ids these would be. */
+int tokenizer_ids(const tokenizer *t, const char *text, size_t bytes, int64_t **ids, size_t *n,
+                  vc_err *err)
+{
+    (void)t;
+    (void)bytes;
+    *ids = NULL;
+    *n = 0;
+    return vc_fail(err, VC_EUSAGE, "%s: this tokenizer has no ids of a part of a prompt", text);
+}
+
 int64_t tokenizer_pad(const tokenizer *t)
 {
     (void)t;

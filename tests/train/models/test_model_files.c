@@ -353,8 +353,8 @@ static void frozen_weights_are_mapped(void **state)
                   vt_step_end(m.g, &err), &err);
         float w32[24], a[24] = { 0 };
         vc_to_f32(w32, m.q.w->data, m.q.w->dtype, 24);
-        for (int k = 0; m.q.scale && k < 24; k++)
-            w32[k] *= ((const float *)m.q.scale->data)[k / 6];
+        for (int k = 0; m.q.w->scale && k < 24; k++)
+            w32[k] *= ((const float *)m.q.w->scale->data)[k / 6];
         vtrain_lora_merge(a, 4, 6, m.q.lora_a->data, m.q.lora_b->data, 2, 1);
         for (int o = 0; o < 4; o++) {
             double sum = 0;                                       /* the bias starts at zero */
