@@ -125,10 +125,10 @@ def report(name, file, case, prefix, v16, grads16, floor=1e-2):
 
 
 def tiny(cls, config, less=()):
-    """Returns a small model of a class with the values of `fill`, its config.json, and the shapes
-    of its weights. Those whose names end with a word of `less` have 1 less: they lie around 0,
-    as those of norms that are stored so. The values are rounded to bf16, the type of the files that tests write, so that
-    a run in bf16 rounds only activations."""
+    """Returns a small model of a class with the values of `fill`, its config.json, and the
+    shapes of its weights. Those whose names end with a word of `less` have 1 less: they lie around
+    0, as those of norms that are stored so. The values are rounded to bf16, the type of the files
+    that tests write, so that a run in bf16 rounds only activations."""
     torch.manual_seed(0)
     model = cls(**config).eval()
     shapes = fill_module(model)
@@ -168,10 +168,11 @@ def step(model, config, v, predict):
 
 
 def transformer(path, cls, config, cases, inputs, predict, lora=None, fields={}, less=()):
-    """Writes the golden of a transformer: the cases {NAME: shape}, the gradients of `base`, and the
-    case `lora` of a LoRA on the same weights. inputs(config.json, NAME, *shape) returns a case's
-    tensors; predict(model, config.json, tensors) returns the output. `fields` are those of
-    config.json that the class does not have, `less` as in `tiny`. The function prints how far bf16 is from f32."""
+    """Writes the golden of a transformer: the cases {NAME: shape}, the gradients of `base`, and
+    the case `lora` of a LoRA on the same weights. inputs(config.json, NAME, *shape) returns a
+    case's tensors; predict(model, config.json, tensors) returns the output. `fields` are those of
+    config.json that the class does not have, `less` as in `tiny`. The function prints how far bf16
+    is from f32."""
     file, variants = {}, [("base", "grad/", None)]
     if lora:
         variants.append(("lora", "lora/grad/", lora))

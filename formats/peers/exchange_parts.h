@@ -17,8 +17,8 @@ int exchange_texts_empty(const exchange_texts *t, vf_writer *w, vc_err *err);
 /* Puts the values of a caption's texts, and of the empty prompt that the sample has of its own,
  * with its pictures; the caller frees *keys and *empty, the lists of their keys for a record, of
  * which *empty may be NULL. Of several samples with the caption that of the same stem as path
- * counts. VC_ENOENT: the dataset has no such caption. VC_EMISMATCH: it has several with other texts,
- * none of them of the stem. */
+ * counts. VC_ENOENT: the dataset has no such caption. VC_EMISMATCH: it has several with other
+ * texts, none of them of the stem. */
 int exchange_texts_put(const exchange_texts *t, vf_writer *w, const char *path,
                        const char *caption, cJSON **keys, cJSON **empty, vc_err *err);
 void exchange_texts_close(exchange_texts *t);                      /* t may be NULL */

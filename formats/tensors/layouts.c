@@ -250,8 +250,8 @@ static const char llama_config[] =
     "{\"model_type\":\"llama\",\"hidden_act\":\"silu\",\"rms_norm_eps\":1e-5,"
     "\"rope_theta\":500000}";
 
-/* ComfyUI's files hold the tokenizer as the tensor tekken_model, and those cut to the 30 layers that
- * FLUX.2 reads have states without the last norm. */
+/* ComfyUI's files hold the tokenizer as the tensor tekken_model, and those cut to the 30 layers
+ * that FLUX.2 reads have states without the last norm. */
 #define MISTRAL "\"model_type\":\"mistral3\",\"hidden_act\":\"silu\",\"rms_norm_eps\":1e-5," \
     "\"head_dim\":128,\"rope_theta\":1000000000"
 static const char mistral_config[] = "{" MISTRAL "}";

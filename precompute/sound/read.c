@@ -3,10 +3,10 @@
  * A second demuxer reads the file from a second before the span on, since decoders need what
  * precedes. Frames land on a grid of samples at the file's rate, whose sample 0 is heard with the
  * first shown frame. Stamps are rounded to ticks, so that frames follow one another where the
- * stamps leave it open, only a distance above SLACK is a gap or an overlap, and a stream that begins
- * within a tick of the pictures begins with them. Where a tick is longer than a sample, as in
- * Matroska, a stamp behind a seek is less exact than the count of samples from the stream's begin
- * on, so that spans in the first COUNTED seconds are reached without a seek. */
+ * stamps leave it open, only a distance above SLACK is a gap or an overlap, and a stream that
+ * begins within a tick of the pictures begins with them. Where a tick is longer than a sample, as
+ * in Matroska, a stamp behind a seek is less exact than the count of samples from the stream's
+ * begin on, so that spans in the first COUNTED seconds are reached without a seek. */
 #include "precompute/sound/read.h"
 
 #include <libswresample/swresample.h>

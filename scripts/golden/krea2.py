@@ -3,8 +3,8 @@
 Cases `NAME/...` differ in the picture's size: x [B,C,1,h,w], t [B], text with the lengths of its
 rows, a token of which has the states of all taps behind each other, noise's target, output, loss.
 The case `base` has `grad/<parameter>` too; the case `lora` is of a LoRA on the same weights,
-frozen, and its gradients are `lora/grad/<factor>`. In bf16 the norms' weights stay f32, as the class keeps
-them.
+frozen, and its gradients are `lora/grad/<factor>`. In bf16 the norms' weights stay f32, as the
+class keeps them.
 
 The file "krea2-first" has the case `base` of weights in a file of Krea 2's authors, which
 diffusers' converter reads. The file "krea2-names" holds a LoRA in the first authors' names,

@@ -1,5 +1,5 @@
-"""Weights packed by bitsandbytes on the CPU, in 4 bits (nf4) and in 8, and what its functions make of
-the codes again: packings.safetensors."""
+"""Weights packed by bitsandbytes on the CPU, in 4 bits (nf4) and in 8, and what its functions make
+of the codes again: packings.safetensors."""
 import bitsandbytes.functional as F
 import torch
 

@@ -300,8 +300,8 @@ static void unknown_total(vc_progress *p)
     vc_progress_begin(p, "next", "rows", 1);         /* this ends the first phase */
 }
 
-/* Seconds that are no time of the steps, and an hour of them to come. It says the time of the steps,
- * as a busy machine sleeps longer. */
+/* Seconds that are no time of the steps, and an hour of them to come. It says the time of the
+ * steps, as a busy machine sleeps longer. */
 static void paused(vc_progress *p)
 {
     double began = vc_seconds();

@@ -22,7 +22,7 @@ const cpu_gemm *__wrap_cpu_gemm_of(const vt_dev *d, vc_dtype t)
     return d == widening ? &cpu_gemm_wide : __real_cpu_gemm_of(d, t);
 }
 
-/* Returns whether a set's tests run: VLT_SET names the only ones that do, with commas between them. */
+/* Returns whether a set's tests run: VLT_SET names the only ones that do, between commas. */
 static bool chosen(const char *set)
 {
     const char *only = getenv("VLT_SET");

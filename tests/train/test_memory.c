@@ -278,8 +278,8 @@ static void test_too_much(void **state)
     t.cfg.training_type = VTRAIN_LORA;
     assert_int_equal(plan(&t, VTRAIN_REMAT_BLOCK, 1 << 20, &err), 0);
     assert_int_equal(vtrain_memory_check(&t, &err), VC_ENOMEM);
-    SAYS(err, "To need less memory, give --transformer_dtype fp8 or nf4, a smaller --rank, or smaller "
-         "buckets");
+    SAYS(err, "To need less memory, give --transformer_dtype fp8 or nf4, a smaller --rank, or "
+         "smaller buckets");
     close_run(&t);
 
     static const char args[] = "--dit_width 32 --dit_layers 2 --dit_heads 2 --memory_limit 1M";

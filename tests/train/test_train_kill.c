@@ -23,7 +23,7 @@ enum { STEPS = 40, PATIENCE_S = 60 };
 
 static char program[512];
 
-/* The process stops itself before it writes the nth line of its own into metrics.jsonl (fault.c). */
+/* The process stops itself before it writes its own nth line into metrics.jsonl (fault.c). */
 static void stop_at(int n)
 {
     char *asan = getenv("ASAN_OPTIONS");
@@ -35,8 +35,8 @@ static void stop_at(int n)
     setenv("VLT_FAULT", rule, 1);
 }
 
-/* Starts vtrain on DIR/set.lmdb, which stops itself before line `stop` unless that is 0, and discards
- * its output. */
+/* Starts vtrain on DIR/set.lmdb, which stops itself before line `stop` unless that is 0, and
+ * discards its output. */
 static pid_t start_until(const char *dir, const char *out, bool resume, int stop)
 {
     char *set = vc_path_join(dir, "set.lmdb"), *folder = vc_path_join(dir, out), steps[16];

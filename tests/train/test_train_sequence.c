@@ -287,8 +287,8 @@ static void golden_folder(const char *golden, const char *dir)
     vf_safetensors_close(f);
 }
 
-/* LTX-Video and LTX-2: clips of a batch have rotations of their own frame rates, and the tokens of a
- * clean first frame have times of their own. */
+/* LTX-Video and LTX-2: clips of a batch have rotations of their own frame rates, and the tokens of
+ * a clean first frame have times of their own. */
 static void test_ltx(void **state)
 {
     static const toy_sample samples[] = {

@@ -51,9 +51,9 @@ vt_source vtrain_weights_source(vtrain_weights *w, bool sizes_only);
 size_t vtrain_weights_bytes(const vtrain_weights *w);       /* NULL: 0 */
 /* Fails unless p holds every tensor of the file and every module of the preset was folded in. */
 int vtrain_weights_check(const vtrain_weights *w, vt_params *p, vc_err *err);
-/* Finds the tensors of the file that p does not hold, which a whole model keeps: *v, borrowed and in
- * an array that the caller frees, and *n of them. VC_EMISMATCH: one is of fp8, whose scale no file
- * of a whole model has. */
+/* Finds the tensors of the file that p does not hold, which a whole model keeps: *v, borrowed and
+ * in an array that the caller frees, and *n of them. VC_EMISMATCH: one is of fp8, whose scale no
+ * file of a whole model has. */
 int vtrain_weights_kept(vf_view **v, int *n, const vtrain_weights *w, vt_params *p, vc_err *err);
 /* Hashes the preset; false: there is none. */
 bool vtrain_weights_preset(const vtrain_weights *w, vf_key *k);

@@ -56,7 +56,7 @@ static const row rows[] = {
     { "aac.ts", STEREO(44100), "-c:a aac -b:a 192k", "", 0, 1, 0.5, 9, 1e-2 },
     { "mp2.mpg", STEREO(44100), "-c:v mpeg2video -c:a mp2 -b:a 256k", "mp2", 0, 1, 0.5, 9, 1e-2 },
     { "mp3.mp4", STEREO(44100), "-c:a libmp3lame -b:a 192k", "libmp3lame", 0, 1, 0.5, 9, 1e-2 },
-    /* of Opus 6.5 ms precede the sound, 7 ms in Matroska's stamps: up to 0.5 ms are an rms of 0.3 */
+    /* Opus has 6.5 ms before the sound, 7 in Matroska's stamps: 0.5 ms are an rms of 0.3 */
     { "opus.mkv", STEREO(48000), "-c:a libopus -b:a 192k", "libopus", 0, 1, 0.5, 9, 0.2 },
     { "vorbis.mkv", STEREO(48000), "-c:a libvorbis -q:a 8", "libvorbis", 0, 1, 0.5, 9, 2e-2 },
     { "late.mkv", "-itsoffset 0.7 " STEREO(48000), "-c:a flac", "", 0.7, 1, 0.5, 9, 3e-3 },
