@@ -4,7 +4,7 @@
 
 #include "common/tensor/backend.h"
 
-enum { MOST = 32, MARGIN = 64 };               /* tensors of a row; bytes around a tensor's data */
+enum { MOST = 48, MARGIN = 64 };               /* tensors of a row; bytes around a tensor's data */
 
 typedef struct own_tensor {
     vt_tensor t;
