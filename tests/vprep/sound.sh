@@ -58,6 +58,10 @@ done
 cp -r set wrong
 sed -i '/"audio_vae"/s/"bins":4/"bins":5/' wrong/manifest.json
 expect 1 "latent \[4,22,1,4\], the manifest's audio_vae has \[4,f,1,5\]" vlat verify wrong
+cp set/manifest.json wrong
+sed -i '/"audio_vae"/s/"hop":640/"hop":320/' wrong/manifest.json
+expect 1 "audio .*: 22 frames, the record's clip of 9 frames at 10 a second has 45" \
+    vlat verify wrong
 
 # ---- the same values, made in one go; other frames have other sound ----
 expect 0 '5 encoded' encode 20 one --with_audio

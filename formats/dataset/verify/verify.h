@@ -40,6 +40,7 @@ typedef struct vf_range {                    /* the samples of a shard, by vf_en
 typedef struct vf_facts {                    /* of the manifest; 0: it does not say */
     int64_t channels, folded, pixels, tokens, width;
     int64_t sound_channels, sound_bins;      /* of latents of sound */
+    int64_t sound_rate, sound_hop;           /* samples of a second, and of a latent frame */
     int encoders;
     int64_t *text_width;                     /* [encoders] */
 } vf_facts;

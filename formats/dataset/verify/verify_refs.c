@@ -3,6 +3,7 @@
 #include "formats/dataset/verify/verify.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,10 +94,24 @@ static vc_role role_of(const vf_ref *ref)
     return VC_ROLE_CLIP;
 }
 
-/* Of sound a latent is [C,f,1,bins], with as many frames as the clip lasts. */
+/* The latent frames of the sound of the record's clip, which vprep rounds; 0: the record or the
+ * manifest does not say. */
+static double sound_frames(const sight *s)
+{
+    const vf_facts *f = &s->c->facts;
+    const vf_entry *e = s->entry;
+    if (!e || !(e->fps > 0) || f->sound_rate < 1 || f->sound_hop < 1)
+        return 0;
+    const double n = e->frames / (double)e->fps * (double)f->sound_rate / (double)f->sound_hop;
+    return n > 1 ? n : 1;
+}
+
+/* Of sound a latent is [C,f,1,bins], with as many frames as the clip lasts. A rate is read as
+ * float, so that a length between two whole frames may be either. */
 static void check_sound(const sight *s, const vf_ref *ref)
 {
     const vf_facts *f = &s->c->facts;
+    const double frames = sound_frames(s);
     vf_shape shape;
     char hex[VF_KEY_HEX];
     if (!look_up(s, &s->c->latents, ref, ref->role, &shape) || shape.kind == VC_VALUE_OTHER)
@@ -110,6 +125,10 @@ static void check_sound(const sight *s, const vf_ref *ref)
         found(s, "%.*s %s: latent [%u,%u,%u,%u], the manifest's audio_vae has [%" PRId64 ",f,1,%"
               PRId64 "]", (int)ref->role.n, ref->role.p, hex, shape.c, shape.f, shape.h, shape.w,
               f->sound_channels, f->sound_bins);
+    else if (frames > 0 && fabs(shape.f - frames) > 0.5 + 1e-6 * frames)
+        found(s, "%.*s %s: %u frames, the record's clip of %" PRIu32 " frames at %g a second has "
+              "%.0f", (int)ref->role.n, ref->role.p, hex, shape.f, s->entry->frames,
+              (double)s->entry->fps, rint(frames));
 }
 
 /* Of a role that the table does not have, the value must be there. */
@@ -291,6 +310,7 @@ static int read_facts(vf_check *c, vc_err *err)
                      .pixels = pixels_of(vae),
                      .sound_channels = int_of(audio, "channels"),
                      .sound_bins = int_of(audio, "bins"),
+                     .sound_rate = int_of(audio, "rate"), .sound_hop = int_of(audio, "hop"),
                      .tokens = int_of(image, "tokens"), .width = int_of(image, "width"),
                      .encoders = cJSON_GetArraySize(encoders) };
     f->text_width = calloc((size_t)f->encoders + 1, sizeof *f->text_width);
