@@ -44,6 +44,7 @@ typedef struct browse {
     vc_buf rows;                             /* of skipped inputs, for the next file */
     int search_files, error_files;
     bool inputs;                             /* a sample has reference pictures or a control clip */
+    vlat_sounds sounds;
 } browse;
 
 /* Writes a script whose value is `json`. The folder gets its name when all files are written, so a
@@ -233,6 +234,10 @@ static int add_sample(browse *b, uint32_t at, vc_buf *records, vc_buf *thumbs, v
     rc = add_search(b, at, record, err);
     add_keys(b, at, record);
     b->inputs = b->inputs || has_inputs(record);
+    if (*vlat_sound(record)) {
+        b->sounds.n++;
+        b->sounds.seconds += vlat_sound_seconds(vf_dataset_entry(b->d, b->order[at].i));
+    }
     trim(record);
     char *line = rc ? NULL : vf_json_line(record);
     if (!rc && !line)
@@ -359,6 +364,13 @@ static void add_facts(vc_buf *json, const browse *b)
     vc_human_count(a, b->n);
     add_text(json, ",", strcat(a, " samples"));
     add_text(json, ",", strcat(vc_human_time(a, vlat_seconds(b->d)), " of clips"));
+    if (!vlat_has_sound(b->d))
+        return;
+    char time[32], *text = vc_format("%s with sound (%s)", vc_human_count(a, b->sounds.n),
+                                     vc_human_time(time, b->sounds.seconds));
+    add_text(json, ",", text ? text : "");
+    json->failed |= !text;
+    free(text);
 }
 
 static int write_index(const browse *b, vc_err *err)

@@ -70,7 +70,7 @@ static void print_object(FILE *f, const char *name, const cJSON *o)
     fputc('\n', f);
 }
 
-static void print_counts(FILE *f, const vf_dataset *d)
+static void print_counts(FILE *f, const vf_dataset *d, const vlat_sounds *sounds)
 {
     char a[32], b[32], c[32], e[32];
     count n = count_samples(d);
@@ -79,6 +79,9 @@ static void print_counts(FILE *f, const vf_dataset *d)
             vc_human_time(e, vlat_seconds(d)), vc_human_count(c, n.stills), vc_s(n.stills));
     if (n.rows != vf_dataset_count(d))
         fprintf(f, "; of %s rows", vc_human_count(a, n.rows));
+    if (vlat_has_sound(d))
+        fprintf(f, "\n%-14s%s sample%s (%s)", "with sound", vc_human_count(a, sounds->n),
+                vc_s(sounds->n), vc_human_time(e, sounds->seconds));
     fprintf(f, "\n%-14s%" PRIu32 "\n", "prompts", vf_dataset_validations(d));
 }
 
@@ -115,9 +118,14 @@ static int print_manifest(const vlat *v, const vf_dataset *d, vc_err *err)
 {
     const count n = count_samples(d);
     const size z = size_of(vf_dataset_manifest(d));
+    vlat_sounds sounds;
+    int rc = vlat_count_sounds(&sounds, d, err);
+    if (rc)
+        return rc;
     const struct { const char *name; double value; } totals[] = {
         { "samples", vf_dataset_count(d) }, { "clips", n.clips }, { "stills", n.stills },
         { "rows", n.rows }, { "seconds", vlat_seconds(d) },
+        { "with_sound", sounds.n }, { "sound_seconds", sounds.seconds },
         { "prompts", vf_dataset_validations(d) },
         { "bytes", z.bytes }, { "shards", z.shards }, { "latents", z.latents },
         { "texts", z.texts },
@@ -126,7 +134,7 @@ static int print_manifest(const vlat *v, const vf_dataset *d, vc_err *err)
     cJSON *t = cJSON_AddObjectToObject(o, "totals");
     for (size_t i = 0; i < sizeof totals / sizeof *totals; i++)
         cJSON_AddNumberToObject(t, totals[i].name, totals[i].value);
-    int rc = vlat_print_json(v->out, o, err);
+    rc = vlat_print_json(v->out, o, err);
     cJSON_Delete(o);
     return rc;
 }
@@ -253,7 +261,11 @@ static int print_all(const vlat *v, const vf_dataset *d, vc_err *err)
     const cJSON *encoder;
     char families[VLAT_FAMILIES];
     const cJSON *m = vf_dataset_manifest(d);
+    vlat_sounds sounds;
     FILE *f = v->out;
+    int rc = vlat_count_sounds(&sounds, d, err);
+    if (rc)
+        return rc;
     fprintf(f, "%-14s", "family");
     vlat_print(f, vlat_families(families, m), VLAT_FAMILIES);
     fputs(", train mode ", f);
@@ -264,7 +276,7 @@ static int print_all(const vlat *v, const vf_dataset *d, vc_err *err)
     }
     fputs(cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(m, "complete")) ? "\n" : ", not finished\n",
           f);
-    print_counts(f, d);
+    print_counts(f, d, &sounds);
     print_size(f, m);
     fprintf(f, "%-14s", "stored");
     vlat_print(f, vlat_str(m, "latent_store"), 20);

@@ -13,13 +13,16 @@ enum { PATH = 60, CAPTION = 60 };            /* characters of a path and a capti
 
 /* ---- list ---- */
 
-static void print_line(FILE *f, const vf_entry *e, const cJSON *record)
+/* sound: the dataset's lines say whether samples have sound. */
+static void print_line(FILE *f, const vf_entry *e, const cJSON *record, bool sound)
 {
     char key[24], size[64];
     fprintf(f, "%s  %-5s  %9s  %4" PRIu32 " frames  %6" PRIu32 " tokens  ",
             vf_sample_key(key, e->number, e->variant),
             e->flags & VF_ENTRY_VIDEO ? "video" : "image", vlat_size(size, record), e->frames,
             e->tokens);
+    if (sound)
+        fputs(*vlat_sound(record) ? "sound  " : "       ", f);
     vlat_print(f, vlat_str(record, "path"), PATH);
     fputs("  ", f);
     vlat_print(f, vlat_caption(record), CAPTION);
@@ -33,7 +36,7 @@ static int print_sample(const vlat *v, const vf_dataset *d, uint32_t i, vc_err *
     if (!rc && v->o->json)
         rc = vlat_print_json(v->out, record, err);
     else if (!rc)
-        print_line(v->out, vf_dataset_entry(d, i), record);
+        print_line(v->out, vf_dataset_entry(d, i), record, vlat_has_sound(d));
     cJSON_Delete(record);
     return rc;
 }
@@ -204,6 +207,14 @@ static int print_thumb(const vlat *v, const vf_dataset *d, uint32_t i, vc_err *e
     return 0;
 }
 
+static void print_sound(FILE *f, const vf_entry *e, const cJSON *record)
+{
+    if (*vlat_sound(record))
+        fprintf(f, "sound of %.2f s\n", vlat_sound_seconds(e));
+    else
+        fputs("no sound\n", f);
+}
+
 static int show_sample(const vlat *v, const vf_dataset *d, uint32_t i, vc_err *err)
 {
     cJSON *record;
@@ -212,6 +223,8 @@ static int show_sample(const vlat *v, const vf_dataset *d, uint32_t i, vc_err *e
         rc = print_record(v->out, record, err);
     if (!rc)
         rc = print_values(v, d, record, err);
+    if (!rc && vlat_has_sound(d))
+        print_sound(v->out, vf_dataset_entry(d, i), record);
     if (!rc)
         rc = print_thumb(v, d, i, err);
     cJSON_Delete(record);

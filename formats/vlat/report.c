@@ -21,12 +21,15 @@ static void add_cuts(vf_html *h, const char *lines)
     }
 }
 
-static void add_facts(vf_html *h, const vlat *v, const vf_dataset *d)
+static int add_facts(vf_html *h, const vlat *v, const vf_dataset *d, vc_err *err)
 {
     char a[32], b[32], families[VLAT_FAMILIES];
+    vlat_sounds sounds;
     const cJSON *m = vf_dataset_manifest(d), *s;
     double bytes = 0;
-    int n = 0;
+    int n = 0, rc = vlat_count_sounds(&sounds, d, err);
+    if (rc)
+        return rc;
     cJSON_ArrayForEach(s, cJSON_GetObjectItemCaseSensitive(m, "shards")) {
         bytes += vlat_num(s, "bytes");
         n++;
@@ -40,6 +43,9 @@ static void add_facts(vf_html *h, const vlat *v, const vf_dataset *d)
                  cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(m, "complete")) ? ""
                                                                                : " (not finished)");
     vf_html_fact(h, "clips last", "%s", vc_human_time(a, vlat_seconds(d)));
+    if (vlat_has_sound(d))
+        vf_html_fact(h, "with sound", "%s sample%s, %s", vc_human_count(a, sounds.n),
+                     vc_s(sounds.n), vc_human_time(b, sounds.seconds));
     vf_html_fact(h, "size", "%s in %d shards", vc_human_bytes(b, bytes), n);
     vf_html_fact(h, "stored", "%s, %s", vlat_str(m, "latent_store"), vlat_str(m, "dtype"));
     add_cuts(h, vlat_str(m, "cut"));
@@ -47,6 +53,7 @@ static void add_facts(vf_html *h, const vlat *v, const vf_dataset *d)
     if (text)
         vf_html_fold(h, "manifest.json", text);
     cJSON_free(text);
+    return 0;
 }
 
 /* ---- buckets and histograms ---- */
@@ -221,7 +228,7 @@ int vlat_report(const vlat *v, vc_err *err)
     }
     rc = vf_html_open(&h, vc_path_base(v->path), err);
     if (!rc)
-        add_facts(h, v, d);
+        rc = add_facts(h, v, d, err);
     if (!rc)
         rc = add_buckets(h, d, err);
     if (!rc)

@@ -92,6 +92,21 @@ typedef int vlat_row(void *arg, const cJSON *o, vc_err *err);
  * this file has none. */
 int vlat_read_skipped(const char *path, vlat_skipped *s, vlat_row *row, void *arg, vc_err *err);
 
+/* ---- sound.c ---- */
+/* Whether samples of the dataset may have sound: its manifest has an audio_vae. */
+bool vlat_has_sound(const vf_dataset *d);
+/* The key of the latent of a sample's sound, borrowed from its record; "" if it has none. */
+const char *vlat_sound(const cJSON *record);
+/* How long the sound of a sample lasts, which is as long as its clip; 0: the record has no rate. */
+double vlat_sound_seconds(const vf_entry *e);
+
+typedef struct vlat_sounds {                 /* samples with sound, and the seconds of all */
+    uint32_t n;
+    double seconds;
+} vlat_sounds;
+/* Reads the records for them, if samples may have sound. VC_ESTOP after a signal. */
+int vlat_count_sounds(vlat_sounds *s, const vf_dataset *d, vc_err *err);
+
 /* ---- browse.c ---- */
 /* vlat report --browse for one or two datasets: the page and its folder of data. VC_EUSAGE: the
  * name does not end in .html, or other words. VC_EINVAL: the folder of data is another one. */

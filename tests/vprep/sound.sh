@@ -46,13 +46,24 @@ holds set/manifest.json '"audio_vae": {"class":"AutoencoderKLLTX2Audio"'
 expect 0 '0 encoded, 5 reused' encode 20 set --with_audio
 need vlat verify set
 expect 0 '^audio .*AutoencoderKLLTX2Audio' vlat info set
+stdout_has '^with sound    3 samples (2.7 s)$'
+expect 0 '"with_sound":3,"sound_seconds":2.7[0,]' vlat info set --json
+expect 0 '' vlat list set
+[ "$(grep -c ' tokens  sound  ' "$stdout")" -eq 3 ] || wrong "vlat list: $(cat "$stdout")"
+[ "$(grep -c ' tokens         ' "$stdout")" -eq 2 ] || wrong "vlat list: $(cat "$stdout")"
+expect 0 '' vlat report set --out page.html
+holds page.html '3 samples, 2.7 s'
+expect 0 '' vlat report set --browse browse.html
+holds browse.data/0/index.js '"3 with sound (2.7 s)"'
 for i in 0 1 2; do
     expect 0 '' vlat show set 00000000000$i/000
     stdout_has '"audio"\|audio '
+    stdout_has '^sound of 0.90 s$'
 done
 for i in 3 4; do                             # a clip without sound, a still
     expect 0 '' vlat show set 00000000000$i/000
     stdout_lacks audio
+    stdout_has '^no sound$'
 done
 
 cp -r set wrong
@@ -70,6 +81,10 @@ need diff <(values set) <(values one)        # set has older records too
 
 # ---- a set without sound does not join one with sound unnoticed ----
 expect 0 '5 encoded' encode 20 bare
+expect 0 '' vlat info bare
+stdout_lacks 'with sound'
+expect 0 '' vlat list bare
+[ "$(grep -c ' tokens  [a-z]*\.' "$stdout")" -eq 5 ] || wrong "vlat list: $(cat "$stdout")"
 expect 1 'different encoders (audio_vae' vlat merge bare set --out both
 absent both
 
