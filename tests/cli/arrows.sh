@@ -36,8 +36,8 @@ formats/dataset      formats/tensors
 formats/dataset/verify common common/os formats/dataset formats/keys
 formats/libvlat      formats/dataset
 formats/report       common/base common/os formats/json formats/keys formats/tensors
-formats/vlat         common/base common/cli common/os formats/dataset formats/keys formats/report
-formats/vlat         formats/tensors
+formats/vlat         common common/base common/cli common/os formats/dataset formats/keys
+formats/vlat         formats/report formats/tensors
 formats/peers        common common/base common/os formats/dataset formats/json formats/keys
 formats/peers        formats/tensors formats/vlat
 formats/peers/caches common/base common/os formats/dataset formats/lmdb formats/peers
