@@ -3,10 +3,14 @@
  * page reads scripts in the folder NAME.data beside NAME.html, each of which calls
  * vlt("NAME OF THE SCRIPT", VALUE):
  *   0/index      the facts of the first dataset, 1/index of the second: formats/vlat/browse.c
- *   0/cM/N       file N of its samples, M = N / 1000: {r: [record], t: [JPEG in base64 or null]}
+ *   0/cM/N       file N of its samples, M = N / 1000: {r: [record], t: [JPEG in base64 or null]},
+ *                and where samples may have sound a: [its seconds, or 0]
+ *   0/aM/N       of these samples the latents of the sounds, where samples may have sound: [null or
+ *                {channels, frames, bins, columns, pixels}], see vlat_put_sound
  *   0/sN         {from: position, text: a line for each sample, in which a search looks}
- *   0/keys       {number, frames, width, height, tokens, source, from, to: [of each position]}:
- *                source is a number of the source, from and to are its first and last frames
+ *   0/keys       {number, frames, width, height, tokens, source, from, to, sound: [of each
+ *                position]}: source is a number of the source, from and to are its first and last
+ *                frames, sound is in seconds
  *   0/eN         [[row, path, stage, reason]] of skipped inputs
  * Over HTTP it has a sample's source from media/0/000000000042/000 beside it, and what the sample
  * is made from, its roles, from media/0/000000000042/000/reference_1, /control or /image. */

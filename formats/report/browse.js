@@ -17,9 +17,10 @@ function load(name) {
   });
 }
 
-/* Samples come in files of a fixed number; those used last stay in memory. */
-function samples(set, file) {
-  const name = `${set.n}/c${Math.floor(file / 1000)}/${file}`;
+/* Samples, and the latents of their sounds (kind a), come in files of a fixed number; those used
+ * last stay in memory. */
+function samples(set, file, kind = 'c') {
+  const name = `${set.n}/${kind}${Math.floor(file / 1000)}/${file}`;
   const value = kept.get(name) || load(name);
   kept.delete(name);
   kept.set(name, value);
@@ -28,8 +29,8 @@ function samples(set, file) {
 }
 
 async function sample(set, at) {
-  const file = await samples(set, Math.floor(at / set.info.chunk));
-  return { record: file.r[at % set.info.chunk], jpeg: file.t[at % set.info.chunk] };
+  const file = await samples(set, Math.floor(at / set.info.chunk)), i = at % set.info.chunk;
+  return { record: file.r[i], jpeg: file.t[i], sound: file.a ? file.a[i] : 0 };
 }
 
 const count = n => n.toLocaleString('en');
@@ -85,7 +86,7 @@ async function sort(set) {
 function card(set, at, s) {
   const r = s.record;
   const title = `${r.sample}/${r.variant || 0}  ${size(r)}, ${frames(r)} frame` +
-    (frames(r) === 1 ? '' : 's');
+    (frames(r) === 1 ? '' : 's') + (s.sound ? ', sound' : '');
   const words = el('span', { className: 'text' });
   const target = el('span', { className: 'target' }, picture(s.jpeg, ''));
   const e = el('button', { className: 'card', type: 'button', onclick: () => open(set, at) },
@@ -304,16 +305,18 @@ function playing(set, r) {
 }
 
 /* Inputs stand beside the crop of what they belong to. */
-const view = (set, s) => [...playing(set, s.record), el('div', { className: 'beside' },
-  ...cropFigure(s.record, s.jpeg), ...inputFigures(set, s.record)), ...frameStrip(s.record)];
+const view = async (set, at, s) => [...playing(set, s.record), el('div', { className: 'beside' },
+  ...cropFigure(s.record, s.jpeg), ...inputFigures(set, s.record),
+  ...await soundFigure(set, at, s)), ...frameStrip(s.record)];
 
 /* The clip, crop and frames of a sample, with those of its twin beside. */
 async function views(set, at, s) {
   const twin = await twinOf(set, at);
-  if (twin < 0) return view(set, s);
-  const part = (of, v) => el('section', {}, el('h3', {}, of.info.name), ...view(of, v));
-  return [el('div', { className: 'views' }, part(set, s),
-    part(set.other, await sample(set.other, twin)))];
+  if (twin < 0) return view(set, at, s);
+  const part = async (of, i, v) => el('section', {}, el('h3', {}, of.info.name),
+    ...await view(of, i, v));
+  return [el('div', { className: 'views' }, await part(set, at, s),
+    await part(set.other, twin, await sample(set.other, twin)))];
 }
 
 async function open(set, at) {
@@ -344,7 +347,7 @@ async function open(set, at) {
 
 dialog.addEventListener('close', () => { current = null; remember(); });
 dialog.addEventListener('keydown', e => {
-  if (/TEXTAREA|VIDEO/.test(e.target.tagName)) return;
+  if (/TEXTAREA|VIDEO|AUDIO/.test(e.target.tagName)) return;
   if (e.key === 'x' && current) dialog.querySelector('input[type=checkbox]').click();
   const d = { ArrowLeft: -1, ArrowRight: 1 }[e.key];
   if (d && current) { e.preventDefault(); current.step(d); }
@@ -357,7 +360,7 @@ const report = form.querySelector('output');
 let searching = null;
 
 /* A word of a search that compares a number. */
-const CONDITION = /^(frames|tokens|width|height|number)(<=|>=|<|>|=)(\d+)$/;
+const CONDITION = /^(frames|tokens|width|height|number|sound)(<=|>=|<|>|=)(\d+)$/;
 
 /* Keeps the found samples, or those of all, that meet a condition. */
 async function keep(set, condition) {

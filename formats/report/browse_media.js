@@ -93,3 +93,42 @@ function inputFigures(set, r) {
       ? `, ${w}×${h}, resized to ${i.target[1]}×${i.target[0]}` : '')));
   });
 }
+
+/* ---- sound ---- */
+
+/* Draws the stored latent of a sound: frames from left to right, the channels below each other. */
+function soundPicture(p) {
+  const rows = p.channels * p.bins, gray = atob(p.pixels);
+  const picture = el('canvas', { width: p.columns, height: rows, role: 'img',
+    'aria-label': 'the stored latent of the sound' });
+  const context = picture.getContext('2d'), image = context.createImageData(p.columns, rows);
+  for (let i = 0; i < gray.length; i++)
+    image.data.set([gray.charCodeAt(i), gray.charCodeAt(i), gray.charCodeAt(i), 255], 4 * i);
+  context.putImageData(image, 0, 0);
+  return picture;
+}
+
+/* A player of the source's sound during the clip's frames; words where it cannot be played. */
+function soundPlayer(set, r, seconds) {
+  const src = addressOf(set, r, String(r.path || ''));
+  const none = el('p', { className: 'muted' }, 'The sound does not play here: the file of the ' +
+    'clip is elsewhere, or the browser does not know its format.');
+  if (!src) return none;
+  const from = r.source?.fps > 0 ? (r.frames?.[0] || 0) / r.source.fps : 0;
+  const player = el('audio', { controls: true, preload: 'metadata', 'aria-label': 'sound',
+    src: `${src}#t=${from.toFixed(3)},${(from + seconds).toFixed(3)}` });
+  player.onerror = () => player.replaceWith(none);
+  return player;
+}
+
+/* The sound of a sample, for its dialog: as it is in the source, and as it is stored. */
+async function soundFigure(set, at, s) {
+  const { chunk } = set.info, r = s.record;
+  if (!s.sound) return [];
+  const p = (await samples(set, Math.floor(at / chunk), 'a'))[at % chunk];
+  return [el('figure', { className: 'sound' }, soundPlayer(set, r, s.sound), soundPicture(p),
+    el('figcaption', {}, `Sound, ${s.sound.toFixed(2)} s: the player has that of the source, ` +
+      `the picture is the stored latent, of ${count(p.frames)} frames from left to right and ` +
+      `${p.channels} channels of ${p.bins} bins, each with its lowest bin at the bottom. Gray is ` +
+      'the mean, black and white are 3 standard deviations from it.'))];
+}

@@ -19,7 +19,7 @@ enum {
     CHUNK = 50,                              /* samples of a file, and of a page */
     FOLDER = 1000,                           /* files of samples in a folder */
     SEARCH_BYTES = 2 << 20,                  /* text of a file for the search */
-    KEYS = 8,
+    KEYS = 9,
     ERROR_ROWS = 500                         /* rows of a file of skipped inputs */
 };
 
@@ -137,7 +137,7 @@ static int add_search(browse *b, uint32_t at, const cJSON *record, vc_err *err)
 }
 
 static const char *const key_names[KEYS] = { "number", "frames", "width", "height", "tokens",
-                                             "source", "from", "to" };
+                                             "source", "from", "to", "sound" };
 
 /* A number of the sample's source, by which a page finds the same source in another dataset: of 48
  * bits, which scripts keep whole. */
@@ -162,6 +162,12 @@ static double end_frame(const cJSON *record, bool last)
     return cJSON_IsNumber(v) ? v->valuedouble : 0;
 }
 
+/* The seconds of the sample's sound; 0 if it has none. */
+static double sound_of(const browse *b, uint32_t at, const cJSON *record)
+{
+    return *vlat_sound(record) ? vlat_sound_seconds(vf_dataset_entry(b->d, b->order[at].i)) : 0;
+}
+
 static void add_keys(browse *b, uint32_t at, const cJSON *record)
 {
     const vf_entry *e = vf_dataset_entry(b->d, b->order[at].i);
@@ -170,7 +176,7 @@ static void add_keys(browse *b, uint32_t at, const cJSON *record)
     const double v[KEYS] = { (double)e->number, e->frames, cJSON_IsNumber(w) ? w->valuedouble : 0,
                              cJSON_IsNumber(h) ? h->valuedouble : 0, e->tokens,
                              source_number(record), end_frame(record, false),
-                             end_frame(record, true) };
+                             end_frame(record, true), sound_of(b, at, record) };
     for (int i = 0; i < KEYS; i++) {
         vc_buf_str(&b->keys[i], at ? "," : "");
         vc_buf_number(&b->keys[i], v[i]);
@@ -225,7 +231,22 @@ static bool has_inputs(const cJSON *record)
            *vlat_input(record, "image");
 }
 
-static int add_sample(browse *b, uint32_t at, vc_buf *records, vc_buf *thumbs, vc_err *err)
+enum { RECORDS, THUMBS, SECONDS, PICTURES, LISTS };   /* the last two of sound */
+
+static int add_sound(browse *b, uint32_t at, const cJSON *record, vc_buf list[LISTS], vc_err *err)
+{
+    const double seconds = sound_of(b, at, record);
+    if (!vlat_has_sound(b->d))
+        return 0;
+    b->sounds.n += *vlat_sound(record) != 0;
+    b->sounds.seconds += seconds;
+    vc_buf_str(&list[SECONDS], list[SECONDS].n ? "," : "");
+    vc_buf_number(&list[SECONDS], seconds);
+    vc_buf_str(&list[PICTURES], list[PICTURES].n ? "," : "");
+    return vlat_put_sound(&list[PICTURES], b->d, b->order[at].i, record, err);
+}
+
+static int add_sample(browse *b, uint32_t at, vc_buf list[LISTS], vc_err *err)
 {
     cJSON *record;
     int rc = vf_dataset_sample(b->d, b->order[at].i, &record, err);
@@ -234,47 +255,64 @@ static int add_sample(browse *b, uint32_t at, vc_buf *records, vc_buf *thumbs, v
     rc = add_search(b, at, record, err);
     add_keys(b, at, record);
     b->inputs = b->inputs || has_inputs(record);
-    if (*vlat_sound(record)) {
-        b->sounds.n++;
-        b->sounds.seconds += vlat_sound_seconds(vf_dataset_entry(b->d, b->order[at].i));
-    }
+    if (!rc)
+        rc = add_sound(b, at, record, list, err);
     trim(record);
     char *line = rc ? NULL : vf_json_line(record);
     if (!rc && !line)
         rc = vc_no_memory(err);
-    vc_buf_str(records, records->n ? "," : "");
+    vc_buf_str(&list[RECORDS], list[RECORDS].n ? "," : "");
     if (line)
-        vc_buf_str(records, line);
+        vc_buf_str(&list[RECORDS], line);
     free(line);
     cJSON_Delete(record);
-    return rc ? rc : add_thumb(thumbs, b->d, b->order[at].i, err);
+    return rc ? rc : add_thumb(&list[THUMBS], b->d, b->order[at].i, err);
+}
+
+static void add_list(vc_buf *json, const char *before, const vc_buf *list)
+{
+    vc_buf_str(json, before);
+    vc_buf_add(json, list->data, list->n);
+    vc_buf_str(json, "]");
+    json->failed |= list->failed;
+}
+
+/* Writes file number `file` of a kind, one of FOLDER in a folder. */
+static int write_numbered(const browse *b, char kind, uint32_t file, const vc_buf *json,
+                          vc_err *err)
+{
+    char name[64];
+    int rc = 0;
+    if (file % FOLDER == 0) {
+        char *folder = vc_format("%s/%d/%c%" PRIu32, b->dir, b->set, kind, file / FOLDER);
+        rc = folder ? vc_mkdirs(folder, err) : vc_no_memory(err);
+        free(folder);
+    }
+    snprintf(name, sizeof name, "%c%" PRIu32 "/%" PRIu32, kind, file / FOLDER, file);
+    return rc ? rc : write_script(b, name, json, err);
 }
 
 static int write_chunk(browse *b, uint32_t file, vc_err *err)
 {
-    char name[64];
-    vc_buf records = { 0 }, thumbs = { 0 }, json = { 0 };
+    vc_buf list[LISTS] = { 0 }, json = { 0 }, pictures = { 0 };
     uint32_t end = (file + 1) * CHUNK < b->n ? (file + 1) * CHUNK : b->n;
     int rc = 0;
     for (uint32_t at = file * CHUNK; !rc && at < end; at++)
-        rc = add_sample(b, at, &records, &thumbs, err);
-    vc_buf_str(&json, "{\"r\":[");
-    vc_buf_add(&json, records.data, records.n);
-    vc_buf_str(&json, "],\"t\":[");
-    vc_buf_add(&json, thumbs.data, thumbs.n);
-    vc_buf_str(&json, "]}");
-    json.failed |= records.failed || thumbs.failed;
-    if (!rc && file % FOLDER == 0) {
-        char *folder = vc_format("%s/%d/c%" PRIu32, b->dir, b->set, file / FOLDER);
-        rc = folder ? vc_mkdirs(folder, err) : vc_no_memory(err);
-        free(folder);
-    }
-    snprintf(name, sizeof name, "c%" PRIu32 "/%" PRIu32, file / FOLDER, file);
+        rc = add_sample(b, at, list, err);
+    add_list(&json, "{\"r\":[", &list[RECORDS]);
+    add_list(&json, ",\"t\":[", &list[THUMBS]);
+    if (vlat_has_sound(b->d))
+        add_list(&json, ",\"a\":[", &list[SECONDS]);
+    vc_buf_str(&json, "}");
     if (!rc)
-        rc = write_script(b, name, &json, err);
-    vc_buf_free(&records);
-    vc_buf_free(&thumbs);
+        rc = write_numbered(b, 'c', file, &json, err);
+    add_list(&pictures, "[", &list[PICTURES]);
+    if (!rc && vlat_has_sound(b->d))
+        rc = write_numbered(b, 'a', file, &pictures, err);
+    for (int i = 0; i < LISTS; i++)
+        vc_buf_free(&list[i]);
     vc_buf_free(&json);
+    vc_buf_free(&pictures);
     return rc;
 }
 

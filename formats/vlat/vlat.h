@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "common/base/buf.h"
 #include "common/cli/flags.h"
 #include "common/os/progress.h"
 #include "formats/dataset/dataset.h"
@@ -106,6 +107,13 @@ typedef struct vlat_sounds {                 /* samples with sound, and the seco
 } vlat_sounds;
 /* Reads the records for them, if samples may have sound. VC_ESTOP after a signal. */
 int vlat_count_sounds(vlat_sounds *s, const vf_dataset *d, vc_err *err);
+
+/* Adds a picture of the latent of a sample's sound to JSON: null if it has none, else {channels,
+ * frames, bins, columns, pixels}. The pixels are bytes in base64, [channels * bins,columns], of
+ * which 128 is the manifest's mean, and 0 and 255 are 3 standard deviations from it. Of a long
+ * sound a column is the mean of several frames. Errors as of vf_dataset_latent_of; VC_EFORMAT:
+ * another shape than the manifest's numbers have. */
+int vlat_put_sound(vc_buf *json, const vf_dataset *d, uint32_t i, const cJSON *record, vc_err *err);
 
 /* ---- browse.c ---- */
 /* vlat report --browse for one or two datasets: the page and its folder of data. VC_EUSAGE: the

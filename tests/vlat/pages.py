@@ -401,6 +401,58 @@ def inputs(driver, address, scheme="file://"):
     page.errors()                      # of the picture that is elsewhere
 
 
+def sounds(driver, address, scheme="file://"):
+    """A sample with sound has a player of the clip's part of the source, and a picture of the
+    stored latent. Clip 2 has no sound, and the file of clip 3 is elsewhere."""
+    page = Page(driver, address, scheme)
+    facts = {card.find_element(By.TAG_NAME, "strong").text: card for card in page.all(".card")}
+    holds({name: "sound" in card.find_element(By.CLASS_NAME, "facts").text
+           for name, card in facts.items()} == {"1.mp4": True, "2.mp4": False, "3.mp4": True},
+          f"the cards say {[card.text for card in facts.values()]}")
+
+    def opened(name):
+        facts[name].click()
+        until(lambda: page.all("dialog[open]"), "the dialog does not open")
+
+    def closed():
+        page.d.switch_to.active_element.send_keys(Keys.ESCAPE)
+        until(lambda: not page.all("dialog[open]"), "the dialog does not close")
+
+    opened("1.mp4")
+    begin, end = page.run("""const r = current.record, begin = r.frames[0] / r.source.fps;
+        return [begin, begin + r.frames.length / r.fps]""")
+    state = lambda what: page.run("return document.querySelector('dialog audio')." + what)
+    until(lambda: state("readyState") > 0, "the player has no sound")
+    holds(state("src").endswith(f"1.mp4#t={begin:.3f},{end:.3f}") or not scheme,
+          f"the player plays {state('src')}, expected {begin:.3f} to {end:.3f}")
+    picture = page.first("dialog .sound canvas")
+    wide, high, kinds = page.run("""const c = arguments[0];
+        const all = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+        return [c.width, c.height, new Set(all.filter((v, i) => i % 4 === 0)).size]""", picture)
+    holds((wide, high) == (round(25 * (end - begin)), 16) and kinds > 8,
+          f"the picture of a latent is {wide}x{high}, of {kinds} grays")
+    holds(picture.size["height"] > 100 and page.first("dialog audio").size["width"] > 200,
+          "the sound is not shown")
+    page.run("document.querySelector('dialog audio').play()")
+    until(lambda: state("paused") and state("currentTime") > begin + 0.1,
+          "the player does not play to the end of the clip")
+    holds(abs(state("currentTime") - end) < 0.3,
+          f"the player stops at {state('currentTime')}, the clip ends at {end}")
+    closed()
+    opened("2.mp4")
+    holds(not page.all("dialog .sound"), "a clip without sound has some")
+    closed()
+    faults.extend(page.errors())
+    opened("3.mp4")
+    until(lambda: page.all("dialog .sound p"), "nothing says that a sound does not play")
+    holds("elsewhere" in page.first("dialog .sound p").text and page.all("dialog .sound canvas"),
+          "of a sound whose file is elsewhere the latent is not shown")
+    closed()
+    page.first("input[type=search]").send_keys("sound>0", Keys.ENTER)
+    until(lambda: "2 found" in page.first("#find output").text, "sound>0 does not find 2 samples")
+    page.errors()                      # of the file that is elsewhere
+
+
 class Server:
     """vlat report --serve of a folder, or with --browse of datasets."""
     def __init__(self, *words, port="0"):
@@ -491,6 +543,10 @@ def served_browse(driver, folder):
     inputs(driver, server.url + "edits-http.html#q=number%3E57", scheme="")
     driver.get("about:blank")
     server.stop()
+    server = Server("sounds.lmdb", "--browse", "sounds-http.html")
+    sounds(driver, server.url + "sounds-http.html", scheme="")
+    driver.get("about:blank")
+    server.stop()
     server = Server("clips.lmdb", "--browse", "over-http.html")
     page = Page(driver, server.url, scheme="")
     until(lambda: len(page.all(".card strong")) == 4, "the served page does not show 4 cards")
@@ -579,7 +635,9 @@ def main():
         marks(driver, folder)
         pairs(driver, folder)
         inputs(driver, os.path.join(folder, "edits.html#q=number%3E57"))
-        for name in ("one", "both", "compare", "set", "clips", "pairs", "dataset", "edits"):
+        sounds(driver, os.path.join(folder, "sounds.html"))
+        for name in ("one", "both", "compare", "set", "clips", "pairs", "dataset", "edits",
+                     "sounds"):
             usable(Page(driver, os.path.join(folder, name + ".html")), name)
         if os.path.isdir(os.path.join(folder, "served")):
             served(driver, folder)

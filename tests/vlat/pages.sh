@@ -69,6 +69,20 @@ done
 ffmpeg -v error -f lavfi -i "testsrc=s=64x48:r=8:d=1,format=yuv420p" inputs/control.mp4
 need browse_dataset edits.lmdb 68 "$PWD/inputs"
 expect 0 '' vlat report edits.lmdb --browse edits.html
+# clips with sound, one without, and one whose file is elsewhere
+mkdir sounds
+for i in 1 2 3; do
+    sound=(-f lavfi -i "sine=f=$((300 * i)):d=3" -c:a aac)
+    [ $i != 2 ] || sound=()
+    ffmpeg -v error -f lavfi -i "testsrc=s=64x64:r=8:d=3,format=yuv420p" "${sound[@]}" sounds/$i.mp4
+    echo "sound $i" >sounds/$i.txt
+done
+export VLT_SOURCE
+need make_model m20 LTX2Pipeline 20
+need vprep --meta sounds --out sounds.lmdb --model m20 --with_audio --video_sample_size 64 \
+    --video_sample_n_frames 9 --video_sample_stride 1
+mv sounds/3.mp4 elsewhere.mp4
+expect 0 '' vlat report sounds.lmdb --browse sounds.html
 expect 0 '' vlat report clips.lmdb --out dataset.html
 expect 0 '' vlat compare one two --out compare.html
 

@@ -55,6 +55,8 @@ expect 0 '' vlat report set --out page.html
 holds page.html '3 samples, 2.7 s'
 expect 0 '' vlat report set --browse browse.html
 holds browse.data/0/index.js '"3 with sound (2.7 s)"'
+holds browse.data/0/c0/0.js '"a":\[\(0,0.9,0.9,0.9,0\|0.9,0.9,0.9,0,0\|0,0,0.9,0.9,0.9\)\]'
+holds browse.data/0/a0/0.js '{"channels":4,"frames":22,"bins":4,"columns":22,"pixels":"[^"]*"}'
 for i in 0 1 2; do
     expect 0 '' vlat show set 00000000000$i/000
     stdout_has '"audio"\|audio '
@@ -70,6 +72,11 @@ cp -r set wrong
 sed -i '/"audio_vae"/s/"bins":4/"bins":5/' wrong/manifest.json
 expect 1 "latent \[4,22,1,4\], the manifest's audio_vae has \[4,f,1,5\]" vlat verify wrong
 cp set/manifest.json wrong
+sed -i '/"audio_vae"/s/"std":\[[^,]*,/"std":[/' wrong/manifest.json
+expect 1 "sound [0-9a-f]*: the manifest's audio_vae has no mean and std of 16 numbers" \
+    vlat report wrong --browse wrong.html
+absent wrong.html wrong.data
+cp set/manifest.json wrong
 sed -i '/"audio_vae"/s/"hop":640/"hop":320/' wrong/manifest.json
 expect 1 "audio .*: 22 frames, the record's clip of 9 frames at 10 a second has 45" \
     vlat verify wrong
@@ -83,6 +90,9 @@ need diff <(values set) <(values one)        # set has older records too
 expect 0 '5 encoded' encode 20 bare
 expect 0 '' vlat info bare
 stdout_lacks 'with sound'
+expect 0 '' vlat report bare --browse bare.html
+absent bare.data/0/a0
+holds bare.data/0/keys.js '"sound":\[0,0,0,0,0\]'
 expect 0 '' vlat list bare
 [ "$(grep -c ' tokens  [a-z]*\.' "$stdout")" -eq 5 ] || wrong "vlat list: $(cat "$stdout")"
 expect 1 'different encoders (audio_vae' vlat merge bare set --out both
