@@ -72,6 +72,7 @@ typedef struct vtrain_config {
     int64_t lokr_factor;
     bool lokr_full_matrix, lokr_decompose_both;
     double lora_dropout, network_dropout, rank_dropout, module_dropout;
+    bool rank_dropout_scale;
     char *target_name, *lora_checkpoint, *preset_lora_path;
     bool bake_scale, export_kohya, export_comfyui, export_pipeline;
 

@@ -53,6 +53,7 @@ typedef struct vt_adapter {
     bool root;                                /* the scale is alpha / sqrt(rank) */
     bool kron;                                /* its shapes depend on vt_adapter_size.factor */
     unsigned drops;
+    bool shares;                              /* vt_dropout.share means something to it */
     /* The output of a layer, in `type`. NULL: vt_linear's, by lora_a and lora_b. */
     vt_apply *apply;
 } vt_adapter;

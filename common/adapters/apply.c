@@ -76,7 +76,8 @@ vt_tensor *vt_apply_loha(vt_ctx *g, vt_tensor *x, const vt_lin *l, vc_dtype type
     vt_tensor *const *f = l->factor;
     vt_tensor *y = plain(g, x, l, type);
     vt_tensor *first = product(g, vt_scale(g, f[0], l->lora_scale), f[1]);
-    return vt_add(g, y, times(g, x, vt_mul(g, first, product(g, f[2], f[3])), type));
+    vt_tensor *change = vt_mul(g, first, product(g, f[2], f[3]));
+    return vt_add(g, y, vt_drop_change(g, times(g, vt_drop_input(g, x, l), change, type), l));
 }
 
 /* kron(w1, w2) x by parts: with x as [..,M,N], w2 turns each run of N numbers into K, and then w1
@@ -104,5 +105,7 @@ vt_tensor *vt_apply_lokr(vt_ctx *g, vt_tensor *x, const vt_lin *l, vc_dtype type
     vt_tensor *y = plain(g, x, l, type);
     vt_tensor *w1 = f[0] ? f[0] : product(g, f[1], f[2]);
     vt_tensor *w2 = f[3] ? f[3] : product(g, f[4], f[5]);
-    return vt_add(g, y, by_parts(g, x, vt_scale(g, w1, l->lora_scale), w2, type));
+    vt_tensor *change = by_parts(g, vt_drop_input(g, x, l), vt_scale(g, w1, l->lora_scale), w2,
+                                 type);
+    return vt_add(g, y, vt_drop_change(g, change, l));
 }

@@ -105,20 +105,33 @@ static vt_tensor *draw_of(const vt_ctx *g, const vt_lin *l)
 
 static uint32_t bound(float p) { return (uint32_t)((double)p * 4294967296.0); }
 
-/* Drops of y [M,n], in place: of LoRA's input, or of x a'. */
-static void drop(vt_ctx *g, vt_tensor *y, const vt_tensor *draw, uint64_t key, bool input)
+/* What is dropped: an adapter's input, x a' of a LoRA, or what an adapter without it adds. */
+typedef enum dropped_part { INPUT, HIDDEN, CHANGE } dropped_part;
+
+/* The dropout of m rows. Columns of what is added stay as they are, or are divided by their share
+ * (multiply_by_shares), which drops them too. */
+static vt_drop drop_of(const vt_ctx *g, int64_t m, uint64_t key, dropped_part part)
 {
     const vt_dropout *p = &g->dropout.p;
-    const float neuron = input ? p->input : p->neuron, rank = input ? 0 : p->rank;
-    const int64_t m = y->dim[0], rows = g->dropout.rows;
+    const float neuron = part == INPUT ? p->input : p->neuron, rank = part == INPUT ? 0 : p->rank;
+    const int64_t rows = g->dropout.rows;
+
     key ^= g->dropout.seed;
-    const vt_drop how = {
-        .element = bound(neuron), .column = bound(rank), .sample = bound(input ? 0 : p->module),
-        .purpose = input ? VC_DRAW_DROP_INPUT : VC_DRAW_DROP_NEURON,
-        .factor = 1 / ((1 - neuron) * (1 - rank)), .key = { (uint32_t)key, (uint32_t)(key >> 32) },
+    return (vt_drop){
+        .element = bound(neuron), .column = part == CHANGE && p->share ? 0 : bound(rank),
+        .sample = bound(part == INPUT ? 0 : p->module),
+        .purpose = part == INPUT ? VC_DRAW_DROP_INPUT : VC_DRAW_DROP_NEURON,
+        .factor = 1 / ((1 - neuron) * (part == HIDDEN ? 1 - rank : 1)),
+        .key = { (uint32_t)key, (uint32_t)(key >> 32) },
         .rows = rows > 0 && m % rows == 0 ? m / rows : m,
     };
-    if (m && (how.element || how.column || how.sample))
+}
+
+/* Drops of y [M,n], in place. */
+static void drop(vt_ctx *g, vt_tensor *y, const vt_tensor *draw, uint64_t key, dropped_part part)
+{
+    const vt_drop how = drop_of(g, y->dim[0], key, part);
+    if (y->dim[0] && (how.element || how.column || how.sample))
         VT_RUN(g, dropout, y, draw, &how);
 }
 
@@ -131,8 +144,97 @@ static vt_tensor *dropped(vt_ctx *g, vt_tensor *x, const vt_tensor *draw, uint64
     if (!own)
         return NULL;
     VT_RUN(g, copy, own, x);
-    drop(g, own, draw, key, true);
+    drop(g, own, draw, key, INPUT);
     return own;
+}
+
+/* Writes y times, in each sample's columns, 0 for those that are dropped and else 1 / m, where m is
+ * the share that stays: with a mask of zeros and ones, (mask / rms(mask))^2. y, own [M,n]. */
+static void multiply_by_shares(vt_ctx *g, vt_tensor *own, const vt_tensor *y,
+                               const vt_tensor *draw, uint64_t key)
+{
+    vt_drop how = drop_of(g, y->dim[0], key, CHANGE);
+    const int64_t samples = y->dim[0] / how.rows, n = y->dim[1], dim[2] = { samples, n };
+    vt_scope s = vt_scope_begin(g);
+    vt_tensor *mask = vt_new(g, VC_F32, 2, dim), *rows = vt_new(g, VC_F32, 2, dim);
+    vt_tensor *square = vt_new(g, VC_F32, 2, dim);
+    vt_tensor *stats = vt_new(g, VC_F32, 2, (int64_t[]){ samples, 2 });
+
+    if (mask && rows && square && stats) {
+        const int64_t tokens = how.rows;
+        how = (vt_drop){ .column = bound(g->dropout.p.rank), .factor = 1, .rows = 1,
+                         .key = { how.key[0], how.key[1] } };
+        VT_RUN(g, fill, mask, 1.0f);
+        VT_RUN(g, dropout, mask, draw, &how);
+        VT_RUN(g, norm, rows, stats, mask, NULL, NULL, NULL, NULL, 1e-24f, true);
+        VT_RUN(g, binary, VT_MUL, square, rows, rows);
+        vt_tensor to = *own, from = *y, by = *square;
+        to.nd = from.nd = by.nd = 3;
+        for (int i = 0; i < 3; i++)
+            to.dim[i] = from.dim[i] = by.dim[i] = (int64_t[]){ samples, tokens, n }[i];
+        to.stride[2] = from.stride[2] = by.stride[2] = 1;
+        to.stride[1] = n, to.stride[0] = tokens * n;
+        from.stride[1] = y->stride[0], from.stride[0] = tokens * y->stride[0];
+        by.stride[1] = 0, by.stride[0] = n;
+        VT_RUN(g, binary, VT_MUL, &to, &from, &by);
+    }
+    vt_scope_end(g, s, 0, NULL);
+}
+
+/* Returns a tensor of its own with the dropout of x, whose rows are evenly spaced. */
+static vt_tensor *dropped_part_of(vt_ctx *g, const vt_tensor *x, const vt_tensor *draw,
+                                  uint64_t key, dropped_part part)
+{
+    vt_tensor *own = vt_new(g, x->dtype, x->nd, x->dim), to, from;
+
+    if (!own)
+        return NULL;
+    flat(own, &to);
+    flat(x, &from);
+    if (part == CHANGE && g->dropout.p.share && g->dropout.p.rank > 0 && to.dim[0])
+        multiply_by_shares(g, &to, &from, draw, key);
+    else
+        VT_RUN(g, copy, &to, &from);
+    drop(g, &to, draw, key, part);
+    return own;
+}
+
+static void drop_grad(vt_ctx *g, const vt_node *n)
+{
+    vt_tensor *dx = vt_grad(g, n->in[0]);
+    vt_tensor *own = dx ? dropped_part_of(g, n->out->grad, n->in[1], (uint64_t)n->i[0],
+                                          (dropped_part)n->i[1]) : NULL;
+    if (own)
+        VT_RUN(g, scale, dx, own, 1.0f);
+}
+
+static vt_tensor *drop_part(vt_ctx *g, vt_tensor *x, const vt_lin *l, dropped_part part)
+{
+    const vt_dropout *p = &g->dropout.p;
+    vt_tensor *draw = l->lora_key ? g->dropout.draw : NULL, same;
+
+    if (!x || !draw || !(part == INPUT ? p->input > 0 : p->neuron + p->rank + p->module > 0))
+        return x;
+    if (!flat(x, &same) && !(x = vt_pack(g, x)))
+        return NULL;
+    vt_tensor *y = dropped_part_of(g, x, draw, l->lora_key, part);
+    vt_node *node;
+    y = vt_record(g, y, "dropout", drop_grad, 2, (vt_tensor *[]){ x, draw }, 2, false, &node);
+    if (node) {
+        node->i[0] = (int64_t)l->lora_key;
+        node->i[1] = part;
+    }
+    return y;
+}
+
+vt_tensor *vt_drop_input(vt_ctx *g, vt_tensor *x, const vt_lin *l)
+{
+    return drop_part(g, x, l, INPUT);
+}
+
+vt_tensor *vt_drop_change(vt_ctx *g, vt_tensor *y, const vt_lin *l)
+{
+    return drop_part(g, y, l, CHANGE);
 }
 
 /* ---- LoRA ---- */
@@ -227,7 +329,7 @@ static void input_grad(vt_ctx *g, const vt_node *n, vt_tensor *dx2, const vt_ten
     if (!own)
         return;
     product(g, own, dh, false, a, false, NULL, 1.0f, 0.0f);
-    drop(g, own, n->in[DRAW], key_of(n), true);
+    drop(g, own, n->in[DRAW], key_of(n), INPUT);
     VT_RUN(g, scale, dx2, own, 1.0f);
     to.buf = &over;
     if (n->in[PRE])
@@ -249,7 +351,7 @@ static void linear_grad(vt_ctx *g, const vt_node *n)
             return;
         product(g, dh, &dy, false, &b, false, NULL, n->f[0], 0.0f);
         if (n->in[DRAW])
-            drop(g, dh, n->in[DRAW], key_of(n), false);
+            drop(g, dh, n->in[DRAW], key_of(n), HIDDEN);
     }
     vt_scope s = vt_scope_begin(g);
     vt_tensor x;
@@ -315,7 +417,7 @@ static vt_tensor *add_lora(vt_ctx *g, vt_tensor *y2, vt_tensor *x2, const vt_lin
     if (!x)
         return NULL;
     if (draw)
-        drop(g, h, draw, l->lora_key, false);
+        drop(g, h, draw, l->lora_key, HIDDEN);
     last_product(g, y2, h, &b, true, NULL, l->lora_scale, 1.0f, e);
     return h;
 }

@@ -140,9 +140,15 @@ typedef struct vt_lin {
  *     y = x w' + b + lora_scale * M (R N ((I x) a')) lb'
  * I: of each value of x, as PEFT's lora_dropout; N: of each value of x a', as kohya's
  * network_dropout; R: of each column of x a' in a sample, as its rank_dropout; M: of all of a
- * module in a sample, as its module_dropout. */
+ * module in a sample, as its module_dropout. An adapter that adds x d' of a matrix d [out,in]
+ * (adapter.h: LoHa, LoKr) has no x a', and adds
+ *     M (R N ((I x) d'))
+ * I: as in musubi-tuner's LoHaModule; N: of each value, as the dropout of LyCORIS's modules; R: of
+ * each output in a sample, which is a row of d, as their rank_dropout, whose others are not
+ * divided, or with `share` (their rank_dropout_scale) by the share of the outputs that stay. */
 typedef struct vt_dropout {
     float input, neuron, rank, module;
+    bool share;
 } vt_dropout;
 /* Drops in the linear layers with LoRA from here to the end of the step, whose batch has `rows`
  * samples. The draws are training draws (rng.h) of seed xor lora_key, (row0 + b, micro) and the
@@ -151,6 +157,10 @@ typedef struct vt_dropout {
  * step uses twice drops the same both times. Fails the step if a probability is out of range. */
 void vt_dropout_begin(vt_ctx *g, const vt_dropout *p, uint64_t seed, int64_t rows, uint32_t row0,
                       uint32_t micro);
+/* The dropout of an adapter's function (vt_lin.apply): I x, and M (R N y) of what it adds,
+ * y [..,out]. Each returns its operand where nothing drops. */
+vt_tensor *vt_drop_input(vt_ctx *g, vt_tensor *x, const vt_lin *l);
+vt_tensor *vt_drop_change(vt_ctx *g, vt_tensor *y, const vt_lin *l);
 /* Leaves out the LoRA of all linear layers from here to the end of the step: the model is then its
  * base. */
 void vt_leave_out_lora(vt_ctx *g);

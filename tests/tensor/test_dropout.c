@@ -1,4 +1,4 @@
-/* test_dropout.c - dropout in linear layers with LoRA: the reference's outputs and gradients with
+/* test_dropout.c - dropout in linear layers with LoRA, LoHa and LoKr: the references' outputs and gradients with
  * the same masks (scripts/golden/dropout.py), the same draws however a batch is divided and when a
  * block is recomputed, and none outside of training. */
 #include <stdarg.h>
@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/adapters/adapter.h"
 #include "common/tensor/ops.h"
 #include "tests/lib/golden.h"
 #include "tests/lib/ok.h"
@@ -17,7 +18,11 @@
 
 static const uint64_t seed = 0xfedcba9876543210u, key = 0x1122334455667788u;
 enum { ROW = 5, MICRO = 9, BATCH = 3, TOKENS = 5 };
-static const char *const cases[] = { "input", "neuron", "rank", "module", "all", "down" };
+static const char *const cases[] = {
+    "input", "neuron", "rank", "module", "all", "down",
+    "loha-input", "loha-neuron", "loha-rank", "loha-share", "loha-module", "loha-two", "loha-all",
+    "lokr-input", "lokr-neuron", "lokr-rank", "lokr-share", "lokr-module", "lokr-two", "lokr-all",
+};
 static const double tolerance = 2e-6;          /* of sums of a few f32 products */
 
 static float *values(const vf_safetensors *f, const char *name, const char *what, int64_t dim[8])
@@ -69,6 +74,26 @@ static int compare(const vf_safetensors *f, const char *name, const char *what, 
     return 1;
 }
 
+/* Binds the factors of LoHa or LoKr that the golden has for the case. */
+static void adapt(vt_ctx *g, const vf_safetensors *f, const char *name, vt_lin *l)
+{
+    float *scale = values(f, name, "scale", NULL);
+
+    l->adapter = &vt_adapters[strstr(name, "loha") ? VT_ADAPTER_LOHA : VT_ADAPTER_LOKR];
+    l->apply = l->adapter->apply;
+    l->lora_scale = scale[0];
+    for (int i = 0; i < VT_FACTORS; i++) {
+        char what[8], full[64];
+        vf_view view;
+        vc_err err;
+        snprintf(what, sizeof what, "f%d", i);
+        snprintf(full, sizeof full, "%s/%s", name, what);
+        if (!vf_safetensors_get(f, full, &view, &err))
+            l->factor[i] = param(g, f, name, what, 2, true);
+    }
+    free(scale);
+}
+
 /* Runs a case on `rows` samples from `first` on, and writes y [rows..] to out; with a gradient,
  * compares all with the golden. */
 static int run_case(const vf_safetensors *f, const char *name, int threads, int64_t first,
@@ -76,19 +101,23 @@ static int run_case(const vf_safetensors *f, const char *name, int threads, int6
 {
     static float have[1 << 12];
     vt_ctx *g = open_threads(threads);
-    bool down = !strcmp(name, "down"), whole = rows == BATCH && drops;
+    bool down = !strcmp(name, "down"), pair = !strchr(name, '-'), whole = rows == BATCH && drops;
     int64_t dydim[8];
     vc_err err = { 0 };
     float *p = values(f, name, "p", NULL), *dyv = values(f, name, "dy", dydim);
-    vt_tensor *w = param(g, f, name, "w", 2, false), *a = param(g, f, name, "a", 2, true),
-              *b = param(g, f, name, "b", 2, true), *all = param(g, f, name, "x", 3, true),
+    vt_tensor *w = param(g, f, name, "w", 2, false), *all = param(g, f, name, "x", 3, true),
+              *a = pair ? param(g, f, name, "a", 2, true) : NULL,
+              *b = pair ? param(g, f, name, "b", 2, true) : NULL,
               *up = down ? param(g, f, name, "up", 2, false) : NULL;
-    const vt_lin lin = { .w = w, .lora_a = a, .lora_b = b, .lora_scale = 2, .lora_key = key };
+    vt_lin lin = { .w = w, .lora_a = a, .lora_b = b, .lora_scale = 2, .lora_key = key };
     int bad = 0;
+
+    if (!pair)
+        adapt(g, f, name, &lin);
 
     vt_step_begin(g, VT_RECORD);
     if (drops)
-        vt_dropout_begin(g, &(vt_dropout){ p[0], p[1], p[2], p[3] }, seed, rows,
+        vt_dropout_begin(g, &(vt_dropout){ p[0], p[1], p[2], p[3], !pair && p[4] > 0 }, seed, rows,
                          ROW + (uint32_t)first, MICRO);
     vt_tensor *x = vt_slice(g, all, 0, first, first + rows);
     vt_tensor *y = down ? vt_feed_forward(g, x, &(vt_lin){ .w = up }, &lin)
@@ -98,17 +127,26 @@ static int run_case(const vf_safetensors *f, const char *name, int threads, int6
     assert_ok(vt_to_host(g, y, out, &err), &err);
     vt_backward(g, vt_sum(g, vt_mul(g, y, dy)));
     assert_ok(vt_step_end(g, &err), &err);
-    const struct { const char *what; vt_tensor *t; } grads[] = { { "grad_x", all }, { "grad_a", a },
-                                                                 { "grad_b", b } };
+    const struct { const char *what; vt_tensor *t; } grads[] = {
+        { "grad_x", all }, { "grad_a", a }, { "grad_b", b },
+        { "grad_f0", lin.factor[0] }, { "grad_f1", lin.factor[1] }, { "grad_f2", lin.factor[2] },
+        { "grad_f3", lin.factor[3] }, { "grad_f4", lin.factor[4] }, { "grad_f5", lin.factor[5] },
+    };
     if (whole)
         bad += compare(f, name, "y", out);
     for (size_t k = 0; whole && k < COUNT(grads); k++) {
+        if (!grads[k].t)
+            continue;
         assert_ok(vt_to_host(g, grads[k].t->grad, have, &err), &err);
         bad += compare(f, name, grads[k].what, have);
     }
-    vt_param_free(g, w), vt_param_free(g, a), vt_param_free(g, b), vt_param_free(g, all);
-    if (up)
-        vt_param_free(g, up);
+    vt_tensor *const params[] = { w, all, a, b, up };
+    for (size_t k = 0; k < COUNT(params); k++)
+        if (params[k])
+            vt_param_free(g, params[k]);
+    for (int k = 0; k < VT_FACTORS; k++)
+        if (lin.factor[k])
+            vt_param_free(g, lin.factor[k]);
     free(p), free(dyv);
     vt_close(g);
     return bad;

@@ -1,4 +1,4 @@
-/* test_train_dropout.c - runs with dropout in a LoRA: the same however the steps are divided, where
+/* test_train_dropout.c - runs with dropout in a LoRA, a LoHa and a LoKr: the same however the steps are divided, where
  * blocks are recomputed, and after a resume; none in held-out losses; and what is refused. */
 #include <math.h>
 #include <setjmp.h>
@@ -25,6 +25,9 @@
 static const char *const kinds[] = {
     "--lora_dropout 0.4", "--network_dropout 0.4", "--rank_dropout 0.4", "--module_dropout 0.4",
     "--lora_dropout 0.1 --network_dropout 0.2 --rank_dropout 0.3 --module_dropout 0.4",
+    "--adapter loha --lora_dropout 0.1 --network_dropout 0.2 --rank_dropout 0.3 "
+    "--module_dropout 0.4",
+    "--adapter lokr --rank_dropout 0.4 --rank_dropout_scale --module_dropout 0.4",
 };
 
 static void test_same(void **state)
@@ -39,12 +42,20 @@ static void test_same(void **state)
     };
     const char *dir = *state;
     run_ok(dir, "base", "--dit_width 32 --dit_layers 2 --dit_heads 2 --max_train_steps 2");
-    run_lora(1, dir, "plain", 4, "");
+    static const char *const adapters[] = { "lora", "loha", "lokr" };
+    for (size_t i = 0; i < COUNT(adapters); i++) {
+        char plain[32], args[32];
+        snprintf(plain, sizeof plain, "plain-%s", adapters[i]);
+        snprintf(args, sizeof args, "--adapter %s", adapters[i]);
+        run_lora(1, dir, plain, 4, args);
+    }
     for (size_t k = 0; k < COUNT(kinds); k++) {
-        char first[32];
+        char first[32], plain[32];
         snprintf(first, sizeof first, "whole-%zu", k);
+        snprintf(plain, sizeof plain, "plain-%.4s",
+                 strncmp(kinds[k], "--adapter ", 10) ? "lora" : kinds[k] + 10);
         run_lora_ways(dir, k, kinds[k], ways, COUNT(ways));
-        double far = run_difference(dir, "plain", first, "checkpoint-4/optimizer.safetensors");
+        double far = run_difference(dir, plain, first, "checkpoint-4/optimizer.safetensors");
         if (far < 1e-3)
             fail_msg("%s: changes the weights by %.2g only", kinds[k], far);
     }

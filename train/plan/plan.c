@@ -423,8 +423,9 @@ static void say_rest(const vtrain *t)
         snprintf(best, sizeof best, ", and the best %lld", (long long)c->keep_best);
     say(t, "checkpoints: %s%s%s", text, kept, best);
     if (c->lora_dropout + c->network_dropout + c->rank_dropout + c->module_dropout > 0)
-        say(t, "LoRA: drops %g of inputs, %g of values, %g of ranks, %g of modules",
-            c->lora_dropout, c->network_dropout, c->rank_dropout, c->module_dropout);
+        say(t, "%s: drops %g of inputs, %g of values, %g of %s, %g of modules",
+            vt_adapters[c->adapter].title, c->lora_dropout, c->network_dropout, c->rank_dropout,
+            vt_adapters[c->adapter].shares ? "outputs" : "ranks", c->module_dropout);
 }
 
 /* Warns of a LoRA that is larger than its model, and of repeats that the run does not come to. */

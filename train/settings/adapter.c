@@ -12,8 +12,17 @@ void vtrain_take_adapter(vtrain_config *c, vc_flags *set)
         { "use_dora", c->use_dora, VT_ADAPTER_DORA },
         { "use_rslora", c->use_rslora, VT_ADAPTER_RSLORA },
     };
-    if (c->adapter >= VT_ADAPTERS)
-        c->adapter = (int)vt_adapter_aliases[c->adapter - VT_ADAPTERS].kind;
+    if (c->adapter >= VT_ADAPTERS) {
+        const vt_adapter_alias *alias = &vt_adapter_aliases[c->adapter - VT_ADAPTERS];
+        c->adapter = (int)alias->kind;
+        if (vt_adapters[alias->kind].shares && c->rank_dropout > 0 &&
+            !vc_flags_given(set, "rank_dropout_scale")) {
+            c->rank_dropout_scale = true;
+            vc_flags_say(set, "--rank_dropout: %s divides the outputs that stay by 1 - p, so "
+                         "--rank_dropout_scale holds here, which divides by their share; "
+                         "--no_rank_dropout_scale leaves them as LyCORIS does", alias->name);
+        }
+    }
     if (c->use_dora && c->use_rslora)
         vc_flags_wrong(set, "--use_dora and --use_rslora: are two adapters here: give --use_dora "
                        "alone, with --network_alpha times the root of the rank");
@@ -62,6 +71,9 @@ void vtrain_check_adapter(const vtrain_config *c, vc_flags *set)
         if (dropouts[i].there && !(a->drops & dropouts[i].drop))
             vc_flags_wrong(set, "--%s: --adapter %s drops nothing of this kind: leave it out, or "
                            "give --adapter lora", dropouts[i].flag, a->name);
+    if (c->rank_dropout_scale && !a->shares)
+        vc_flags_wrong(set, "--rank_dropout_scale: belongs to --adapter loha and lokr: %s always "
+                       "divides the ranks that stay by 1 - p", a->name);
     for (size_t i = 0; i < sizeof lokr / sizeof *lokr; i++)
         if (lokr[i].there && !a->kron)
             vc_flags_wrong(set, "--%s: belongs to --adapter lokr, but this is %s", lokr[i].flag,

@@ -25,6 +25,7 @@ static const struct {
     { "dropout", false, NULL, "network_dropout" },
     { "rank_dropout", false, NULL, "rank_dropout" },
     { "module_dropout", false, NULL, "module_dropout" },
+    { "rank_dropout_scale", false, NULL, "rank_dropout_scale" },
     { "factor", false, NULL, "lokr_factor" },
     { "full_matrix", false, NULL, "lokr_full_matrix" },
     { "decompose_both", false, NULL, "lokr_decompose_both" },

@@ -120,6 +120,7 @@ static void check_type(vtrain_config *c, vc_flags *set, bool fresh)
         { "network_alpha", c->network_alpha != 0 && c->network_alpha != (double)c->rank },
         { "lora_dropout", c->lora_dropout > 0 }, { "network_dropout", c->network_dropout > 0 },
         { "rank_dropout", c->rank_dropout > 0 }, { "module_dropout", c->module_dropout > 0 },
+        { "rank_dropout_scale", c->rank_dropout_scale },
     };
     for (size_t i = 0; c->training_type == VTRAIN_FULL && i < sizeof lora / sizeof *lora; i++)
         if (lora[i].there)

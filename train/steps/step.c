@@ -104,7 +104,8 @@ static void begin_dropout(const vtrain *t, const vtrain_batch *b, uint64_t numbe
 {
     const vtrain_config *c = &t->cfg;
     const vt_dropout p = { (float)c->lora_dropout, (float)c->network_dropout,
-                           (float)c->rank_dropout, (float)c->module_dropout };
+                           (float)c->rank_dropout, (float)c->module_dropout,
+                           c->rank_dropout_scale };
     if (c->training_type == VTRAIN_LORA)
         vt_dropout_begin(t->g, &p, (uint64_t)c->seed, b->dim[0], b->first, (uint32_t)number);
 }
