@@ -1,7 +1,7 @@
 """Linear layers with LoRA and dropout, whose masks are the counter-based draws of
 docs/sampling.md: outputs and gradients, by PEFT's own layer for dropout of the input and by the
-formula of kohya's LoRA module for the others; and with LoHa and LoKr by LyCORIS's modules, sample by
-sample: dropout.safetensors."""
+formula of kohya's LoRA module for the others; and with LoHa and LoKr by LyCORIS's modules, sample
+by sample: dropout.safetensors."""
 import numpy as np
 import torch
 from lycoris.modules.loha import LohaModule

@@ -134,7 +134,7 @@ static const struct { const char *args, *says; } refused[] = {
     { "--use_dora --use_rslora", "are two adapters here" },
     { "--use_dora --adapter loha", "means --adapter dora, but --adapter gives loha" },
     { "--use_dora --lora_dropout 0.1", "--adapter dora drops nothing of this kind" },
-    { "--rank_dropout 0.1 --rank_dropout_scale", "belongs to --adapter loha and lokr: lora always" },
+    { "--rank_dropout 0.1 --rank_dropout_scale", "belongs to --adapter loha and lokr: lora" },
     { "--lokr_factor 4", "belongs to --adapter lokr, but this is lora" },
     { "--adapter lokr --lokr_factor 0", "a number of rows above 0 is expected" },
     { "--adapter lokr --lokr_full_matrix --lokr_decompose_both", "both matrices are whole" },
