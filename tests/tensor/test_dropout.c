@@ -1,6 +1,6 @@
 /* test_dropout.c - dropout in linear layers with LoRA, LoHa and LoKr: the references' outputs and
- * gradients with the same masks (scripts/golden/dropout.py), the same draws however a batch is divided and when a
- * block is recomputed, and none outside of training. */
+ * gradients with the same masks (scripts/golden/dropout.py), the same draws however a batch is
+ * divided and when a block is recomputed, and none outside of training. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

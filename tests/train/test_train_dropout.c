@@ -1,5 +1,6 @@
 /* test_train_dropout.c - runs with dropout in a LoRA, a LoHa and a LoKr: the same however the steps
- * are divided, where blocks are recomputed, and after a resume; none in held-out losses; and what is refused. */
+ * are divided, where blocks are recomputed, and after a resume; none in held-out losses; and what
+ * is refused. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

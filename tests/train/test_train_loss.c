@@ -114,6 +114,26 @@ static void test_bell(void **state)
     vtrain_objective_close(o);
 }
 
+/* Numbers of ai-toolkit's table for timestep_type weighted, at the times 1000, 950 .. 50 and 1. The
+ * weights follow its table by lines, within 2%; their mean over its 1000 times is 1, as there. */
+static void test_weighted(void **state)
+{
+    static const double table[] = { 0.9057, 1.3748, 1.5068, 1.5069, 1.4413, 1.3549, 1.2636, 1.172,
+                                    1.0826, 1.0004, 0.9254, 0.8596, 0.8049, 0.7618, 0.7312, 0.7152,
+                                    0.7161, 0.7285, 0.7162, 0.5822, 0.4473 };
+    vtrain_objective *o = open_table(VTRAIN_WEIGHTED, 1);
+    double sum = 0;
+    (void)state;
+    for (int i = 0; i < (int)COUNT(table); i++) {
+        const double s = i < 20 ? 1 - i / 20.0 : 0.001;
+        near((double)vtrain_level_at(o, s).weight, table[i], 0.01 * table[i], "weight");
+    }
+    for (int i = 0; i < 1000; i++)
+        sum += (double)vtrain_level_of(o, 1, i / 1000.0).weight;
+    near(sum / 1000, 1, 1e-3, "mean weight");
+    vtrain_objective_close(o);
+}
+
 /* ---- losses ---- */
 
 static const struct { const char *name; vtrain_loss_opts o; bool weighted; } losses[] = {
@@ -185,7 +205,8 @@ static void test_losses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_levels), cmocka_unit_test(test_bell), cmocka_unit_test(test_losses),
+        cmocka_unit_test(test_levels), cmocka_unit_test(test_bell),
+        cmocka_unit_test(test_weighted), cmocka_unit_test(test_losses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -175,6 +175,26 @@ static double bell_mean(const vtrain_objective_opts *p, double a)
     return sum / TIMES;
 }
 
+/* Weights of levels: the ends of straight lines that follow the table of ai-toolkit, which its
+ * authors measured on Flex.1-alpha at 1000 levels. They are within 2% of every number of that
+ * table, 0.2% in the mean square, and like its numbers have the mean 1 over the 1000 levels. */
+static double measured(double s)
+{
+    static const struct { double level, weight; } at[] = {
+        { 0.001, 0.445 }, { 0.012, 0.452 }, { 0.03, 0.508 }, { 0.05, 0.583 }, { 0.075, 0.669 },
+        { 0.1, 0.719 }, { 0.125, 0.734 }, { 0.16, 0.726 }, { 0.2, 0.715 }, { 0.25, 0.714 },
+        { 0.3, 0.73 }, { 0.35, 0.761 }, { 0.4, 0.802 }, { 0.5, 0.922 }, { 0.6, 1.081 },
+        { 0.7, 1.264 }, { 0.8, 1.445 }, { 0.85, 1.513 }, { 0.88, 1.519 }, { 0.91, 1.502 },
+        { 0.94, 1.423 }, { 0.96, 1.332 }, { 0.975, 1.219 }, { 0.985, 1.131 }, { 0.993, 0.994 },
+        { 1, 0.899 },
+    };
+    int i = 1;
+    while (i + 1 < (int)(sizeof at / sizeof *at) && at[i].level < s)
+        i++;
+    const double by = (s - at[i - 1].level) / (at[i].level - at[i - 1].level);
+    return at[i - 1].weight + fmax(by, 0) * (at[i].weight - at[i - 1].weight);
+}
+
 /* The weight of level s, which was shifted by a. */
 static double loss_weight(const vtrain_objective_opts *p, double a, double s)
 {
@@ -182,6 +202,8 @@ static double loss_weight(const vtrain_objective_opts *p, double a, double s)
         return 2 / (M_PI * (1 - 2 * s + 2 * s * s));
     if (p->density == VTRAIN_BELL)
         return bell(s) / bell_mean(p, a);
+    if (p->density == VTRAIN_WEIGHTED)
+        return measured(s);
     if (p->density != VTRAIN_SIGMA_SQRT)
         return 1;
     double floor = s < 1.0 / TIMES ? 1.0 / TIMES : s;     /* where other trainers' tables end */

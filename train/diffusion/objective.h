@@ -45,8 +45,10 @@ typedef enum vtrain_density {
     VTRAIN_MODE,                 /* u = 1 - r - scale (cos^2(pi r / 2) - 1 + r), weight 1 */
     VTRAIN_SIGMA_SQRT,           /* uniform, weight s^-2 */
     VTRAIN_COSMAP,               /* uniform, weight 2 / (pi (1 - 2 s + 2 s^2)) */
-    VTRAIN_BELL                  /* uniform, weight exp(-2 (s - 1/2)^2) less its value at s = 1,
+    VTRAIN_BELL,                 /* uniform, weight exp(-2 (s - 1/2)^2) less its value at s = 1,
                                   * divided by its mean over a table of 1000 shifted levels */
+    VTRAIN_WEIGHTED              /* uniform, weights as of ai-toolkit's timestep_type weighted, by
+                                  * the level after the shift */
 } vtrain_density;
 
 typedef struct vtrain_objective_opts {

@@ -9,10 +9,9 @@
     "vprep's --control_directory has the pictures of an edit by stem, of several folders "         \
     "too; its --train_mode control takes control clips of Fun-Control models"
 #define TIMES                                                                                      \
-    "of ai-toolkit's times sigmoid and linear are here; shift, flux_shift and lumina2_shift are "  \
-    "--timestep_sampling auto --weighting_scheme uniform --flow_shift N, the number of the "       \
-    "model's scheduler_config.json; nothing has the weights of weighted, to which "                \
-    "--weighting_scheme bell comes nearest"
+    "of ai-toolkit's times sigmoid, linear and weighted are here; shift, flux_shift and "          \
+    "lumina2_shift are --timestep_sampling auto --weighting_scheme uniform --flow_shift N, the "   \
+    "number of the model's scheduler_config.json"
 
 #define PRESERVE                                                                                   \
     "write vprep's --preserve \"TRIGGER=CLASS\", CLASS being diff_output_preservation_class, and " \
@@ -123,7 +122,8 @@ static const vc_peer_row rows[] = {
         "true>gradient_checkpointing=block|false>gradient_checkpointing=none", ""),
     ONLY("flowmatch", "train.noise_scheduler", "the family decides between a flow and "
          "v-prediction: write flowmatch for a flow"),
-    MAP("train.timestep_type", "sigmoid>timestep_sampling=sigmoid|linear>timestep_sampling=uniform",
+    MAP("train.timestep_type", "sigmoid>timestep_sampling=sigmoid|linear>timestep_sampling=uniform|"
+        "weighted>timestep_sampling=auto weighting_scheme=weighted flow_shift=1 flow_levels=1000",
         TIMES),
     UNLESS_OR("logit_mean", "balanced", "train.content_or_style train.content_or_style_reg",
               "write --logit_mean, above 0 for more noise (content), below 0 for less (style)"),
