@@ -400,6 +400,26 @@ const vc_pipeline *vc_family_version(const vc_family *f, const char *word)
     return NULL;
 }
 
+int vc_family_version_check(const char *word, vc_err *err)
+{
+    char all[800];
+    size_t n = 0;
+
+    *all = '\0';
+    for (const vc_family *f = families; f->name; f++) {
+        if (vc_family_version(f, word))
+            return 0;
+        for (int i = 0; i < VC_FAMILY_PIPELINES && f->pipeline[i].class; i++)
+            for (const char *s = f->pipeline[i].versions; s && *s && n < sizeof all;) {
+                const int len = (int)strcspn(s, " ");
+                n += (size_t)snprintf(all + n, sizeof all - n, "%s%.*s", n ? ", " : "", len, s);
+                s += len + (s[len] == ' ');
+            }
+    }
+    return vc_fail(err, VC_EUSAGE, "--model_version %s: no model here has this version: %s or the "
+                   "class of a pipeline expected, or give --model", word, all);
+}
+
 static const vc_pipeline *published_as(const char *name)
 {
     for (const vc_family *f = families; f->name; f++)

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "common/base/dtype.h"
+#include "common/base/err.h"
 
 enum { VC_FAMILY_TEXTS = 3, VC_FAMILY_PIPELINES = 10, VC_FAMILY_INTERLEAVES = 2, VC_SLOTS = 4,
        VC_TAPS = 12, VC_FIRST_TYPES = 6, VC_FIRST_PARTS = 14, VC_REFERENCES = 4 };
@@ -217,6 +218,8 @@ const vc_pipeline *vc_family_published(const char *path);
 bool vc_family_edits_differ(const vc_family *f);
 /* The pipeline of this class, or of one of its versions; NULL: the family has none. */
 const vc_pipeline *vc_family_version(const vc_family *f, const char *word);
+/* Fails, naming --model_version and the versions that there are, unless a family has the word. */
+int vc_family_version_check(const char *word, vc_err *err);
 /* The first authors' layout whose transformer has this class; NULL if unknown. */
 const vc_first *vc_family_first(const char *class);
 /* The interleave of a word of f->interleave_field; 0: the family has no such word. */

@@ -151,9 +151,9 @@ int prep_family_by_version(prep_family *out, const char *word, vc_err *err)
             return 0;
     }
     *out = (prep_family){ 0 };
-    return vc_fail(err, VC_EUSAGE, "--model_version %s: no model here has this version: original, "
-                   "edit, edit-2509, edit-2511, kontext, dev, klein-4b, klein-9b, z-image, krea2 "
-                   "or the class of a pipeline expected, or give --model", word);
+    int rc = vc_family_version_check(word, err);
+    return rc ? rc : vc_fail(err, VC_EUSAGE, "--model_version %s: this build has no encoders of "
+                             "it", word);
 }
 
 /* Why no family has this autoencoder. */

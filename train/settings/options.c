@@ -8,6 +8,7 @@
 #include "common/cli/foreign.h"
 #include "common/cli/hub.h"
 #include "common/cli/like.h"
+#include "common/families.h"
 #include "common/os/file.h"
 #include "formats/tensors/origins.h"
 #include "common/adapters/adapter.h"
@@ -142,6 +143,14 @@ static void check_dropout(const vtrain_config *c, vc_flags *set)
                        flag);
 }
 
+/* Names that vprep refuses are refused here too. */
+static void check_version(const vtrain_config *c, vc_flags *set)
+{
+    vc_err e;
+    if (c->model_version)
+        vc_flags_catch(set, vc_family_version_check(c->model_version, &e), &e);
+}
+
 static void check_files(const vtrain_config *c, vc_flags *set)
 {
     const struct { const char *flag, *path; } paths[] = {
@@ -247,6 +256,7 @@ int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
     check_dropout(c, set);
     vtrain_check_adapter(c, set);
     check_files(c, set);
+    check_version(c, set);
     check_model(c, set, fresh);
     vtrain_check_times(c, set);
     if (c->follow && c->num_train_epochs)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/families.h"
 #include "common/os/file.h"
 #include "common/os/progress.h"
 #include "formats/tensors/component.h"
@@ -170,12 +171,16 @@ int vtrain_settle_zero_cond(vtrain *t, vc_err *err)
     const bool qwen = !strcmp(t->model.family->class_name, "QwenImageTransformer2DModel");
     const bool known = cJSON_HasObjectItem(t->model.config, field);
     enum { YES, NO, AUTO };
+    const vc_family *f = vc_family_of_transformer(t->model.family->class_name);
     const bool named = version && !strcmp(version, "edit-2511");
     const bool asked = t->cfg.zero_cond_t != AUTO || named;
     const bool on = asked ? t->cfg.zero_cond_t == YES || (named && t->cfg.zero_cond_t != NO)
                           : !known && strstr(path, "2511") &&
                             !vc_file_exists_in(path, "config.json");
 
+    if (version && f && !vc_family_version(f, version))
+        return vc_fail(err, VC_EUSAGE, "--model_version %s: is no version of %s, which %s is: leave "
+                       "it out", version, f->name, path);
     if (!qwen || (!asked && !on))
         return 0;
     if (!asked)
