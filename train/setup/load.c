@@ -179,8 +179,8 @@ int vtrain_settle_zero_cond(vtrain *t, vc_err *err)
                             !vc_file_exists_in(path, "config.json");
 
     if (version && f && !vc_family_version(f, version))
-        return vc_fail(err, VC_EUSAGE, "--model_version %s: is no version of %s, which %s is: leave "
-                       "it out", version, f->name, path);
+        return vc_fail(err, VC_EUSAGE, "--model_version %s: is no version of %s, which %s is: "
+                       "leave it out", version, f->name, path);
     if (!qwen || (!asked && !on))
         return 0;
     if (!asked)
