@@ -8,7 +8,6 @@
 #include "common/cli/foreign.h"
 #include "common/cli/hub.h"
 #include "common/cli/like.h"
-#include "common/families.h"
 #include "common/os/file.h"
 #include "formats/tensors/origins.h"
 #include "common/adapters/adapter.h"

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/families.h"
 #include "common/os/file.h"
 #include "common/os/progress.h"
 #include "formats/tensors/component.h"
