@@ -224,7 +224,7 @@ static bool is_part(const char *name)
 {
     static const char *const ends[] = {
         ".weight.absmax", ".weight.quant_map", ".weight.nested_absmax",
-        ".weight.nested_quant_map", ".weight" NF4_STATE, ".SCB", ".weight_format",
+        ".weight.nested_quant_map", (".weight" NF4_STATE), ".SCB", ".weight_format",
     };
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (ends_with(name, ends[i]))
