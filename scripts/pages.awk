@@ -61,7 +61,7 @@ function man_flags(v,    i)
 function man(    i)
 {
     print ".TH " toupper(name) " 1 \"\" \"vlt " version "\""
-    print ".ad l\n.nh"                   # so that names of flags stay whole
+    print ".ad l\n.nh\n.nr HY 0"         # so that names of flags stay whole, in groff 1.24 too
     print ".SH NAME\n" name " \\- " roff(tolower(substr(about, 1, 1)) substr(sentence(about), 2))
     print ".SH SYNOPSIS\n.B " roff(synopsis)
     print ".SH DESCRIPTION\n" roff(about)

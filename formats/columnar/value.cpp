@@ -7,8 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include <strings.h>
-
 extern "C" {
 #include "common/base/utf8.h"
 }
@@ -181,34 +179,3 @@ void rows::put(const cJSON *o, const char *bad)
 }
 
 } // namespace vlt
-
-/* ---- the calls from C ---- */
-
-int vf_columnar_check(const char *path, const char *list, vc_err *err)
-{
-    (void)path, (void)list, (void)err;
-    return 0;
-}
-
-int vf_columnar_read(const char *path, const vf_columnar_sink *sink, vc_err *err)
-{
-    vlt::rows to(sink, err);
-    const std::string_view name(path);
-    int rc = 0;
-
-    try {
-        if (name.size() > 8 && !strcasecmp(path + name.size() - 8, ".parquet"))
-            vlt::read_parquet(path, to);
-        else
-            vlt::read_ipc(path, to);
-    } catch (const vlt::stop &s) {
-        rc = s.rc;
-    } catch (const std::bad_alloc &) {
-        rc = vc_no_memory(err);
-    } catch (const std::exception &e) {
-        rc = vc_fail(err, VC_EFORMAT, "%.300s", e.what());
-        if (to.n)
-            rc = vc_context(err, rc, "after row %lld", (long long)to.n);
-    }
-    return vc_context(err, rc, "%s", path);
-}
