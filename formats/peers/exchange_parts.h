@@ -80,4 +80,17 @@ struct exchange_names;
 int exchange_dpipe_write(exchange *x, const char *model, const struct exchange_names *names,
                          vc_err *err);
 
+/* ---- sink_head.c ---- */
+
+/* Returns the fingerprint of weights that nobody knows: a hash of all that is known of them. Two
+ * imports agree when these do: families of one class of VAE have one VAE. */
+vf_key exchange_made_up(const exchange *x, const char *kind, int i, int64_t width);
+/* Returns the key of a text. The empty prompt's key does not depend on its value; other texts have
+ * different keys if their embeddings differ, even if their prompts are equal. */
+vf_key exchange_text_key(const exchange_sink *s, int i, const char *prompt, const void *data,
+                         size_t n);
+void exchange_add_key(cJSON *o, const char *field, vf_key k);
+/* Returns the manifest's fields that are known before the first sample; the caller deletes them. */
+cJSON *exchange_head(const exchange *x);
+
 #endif

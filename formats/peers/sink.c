@@ -14,126 +14,6 @@
 
 enum { MAX_WIDTH = 1 << 16 };
 
-/* ---- the manifest ---- */
-
-/* Returns the class of text encoder i, or of the VAE (-1); NULL if the family names none. */
-static const char *class_of(const exchange *x, int i)
-{
-    const vc_family *f = x->family;
-    const vc_pipeline *p = x->pipeline ? vc_family_pipeline(f, x->pipeline) : NULL;
-    return i < 0 ? f->vae : i < 3 ? vc_family_texts(f, p)[i].class : NULL;
-}
-
-/* Of weights that nobody knows: all that is known of them. Two imports agree when these do:
- * families of one class of VAE have one VAE. */
-static vf_key made_up(const exchange *x, const char *kind, int i, int64_t width)
-{
-    const char *class = class_of(x, i);
-    vf_hasher h;
-    vf_hasher_begin(&h, kind);
-    vf_hasher_str(&h, "format", x->format);
-    vf_hasher_str(&h, class ? "class" : "family", class ? class : x->family->name);
-    vf_hasher_int(&h, "slot", i);
-    vf_hasher_int(&h, "width", width);
-    if (i < 0) {
-        vf_hasher_int(&h, "normalized", x->normalized);
-        if (x->normalized) {                 /* the constants do not affect raw values */
-            vf_hasher_bytes(&h, "scaling", &x->norm.scaling, sizeof x->norm.scaling);
-            vf_hasher_bytes(&h, "shift", &x->norm.shift, sizeof x->norm.shift);
-            vf_hasher_bytes(&h, "mean", x->norm.mean, sizeof x->norm.mean);
-            vf_hasher_bytes(&h, "std", x->norm.std, sizeof x->norm.std);
-        }
-    }
-    return vf_hasher_end(&h);
-}
-
-/* Returns the key of a text. The empty prompt's key does not depend on its value; other texts have
- * different keys if their embeddings differ, even if their prompts are equal. */
-static vf_key text_key(const exchange_sink *s, int i, const char *prompt, const void *data,
-                       size_t n)
-{
-    vf_hasher h;
-    vf_hasher_begin(&h, "imported-text");
-    vf_hasher_str(&h, "prompt", prompt);
-    vf_hasher_bytes(&h, "encoder", &s->text[i].fingerprint, sizeof(vf_key));
-    if (*prompt)
-        vf_hasher_bytes(&h, "value", data, n);
-    return vf_hasher_end(&h);
-}
-
-static void add_key(cJSON *o, const char *field, vf_key k)
-{
-    char hex[VF_KEY_HEX];
-    cJSON_AddStringToObject(o, field, vf_key_hex(hex, k));
-}
-
-static void add_norm(cJSON *o, const char *field, const exchange_norm *n, bool invert)
-{
-    cJSON *e = cJSON_AddObjectToObject(o, field);
-    cJSON_AddNumberToObject(e, "scaling_factor", n->scaling);
-    cJSON_AddNumberToObject(e, "shift_factor", n->shift);
-    cJSON_AddItemToObject(e, "mean", n->per_channel ? cJSON_CreateDoubleArray(n->mean, n->channels)
-                                                    : cJSON_CreateNull());
-    cJSON_AddItemToObject(e, "std", n->per_channel ? cJSON_CreateDoubleArray(n->std, n->channels)
-                                                   : cJSON_CreateNull());
-    cJSON_AddBoolToObject(e, "invert_scale_latents", invert);
-}
-
-static void add_encoders(const exchange *x, cJSON *o)
-{
-    if (x->sink->texts) {
-        cJSON_AddItemToObject(o, "text_encoders",
-                              cJSON_Duplicate(exchange_texts_encoders(x->sink->texts), true));
-        return;
-    }
-    cJSON *list = cJSON_AddArrayToObject(o, "text_encoders"), *e;
-    for (int i = 0; i < x->sink->n_text; i++) {
-        const struct exchange_encoder *t = &x->sink->text[i];
-        const char *class = class_of(x, i);
-        cJSON_AddItemToArray(list, e = cJSON_CreateObject());
-        cJSON_AddStringToObject(e, "slot", vc_text_slots[i]);
-        cJSON_AddStringToObject(e, "class", class ? class : "unknown");
-        add_key(e, "fingerprint", t->fingerprint);
-        add_key(e, "tokenizer", made_up(x, "imported-tokenizer", i, 0));
-        cJSON_AddStringToObject(e, "dtype", vc_dtype_name(t->dtype));
-        vf_json_add_int(e, "max_length", t->max_length);
-        vf_json_add_int(e, "width", t->width);
-        add_key(e, "empty", text_key(x->sink, i, "", NULL, 0));
-    }
-}
-
-static cJSON *make_head(const exchange *x)
-{
-    static const char *const stores[] = { "mode", "moments", "sample" };
-    const exchange_sink *s = x->sink;
-    const vc_family *f = x->family;
-    cJSON *o = cJSON_CreateObject(), *e;
-    cJSON_AddStringToObject(o, "family", f->name);
-    cJSON_AddStringToObject(o, "train_mode",
-                            vc_mode_names[s->edit ? VC_MODE_EDIT : VC_MODE_NORMAL]);
-    e = cJSON_AddObjectToObject(o, "vae");
-    cJSON_AddStringToObject(e, "class", f->vae);
-    add_key(e, "fingerprint", made_up(x, "imported-vae", -1, s->channels));
-    cJSON_AddStringToObject(e, "dtype", vc_dtype_name(s->peer_dtype));
-    vf_json_add_int(e, "channels", s->channels);
-    cJSON_AddItemToObject(e, "ratio", cJSON_CreateIntArray(f->ratio, 3));
-    add_norm(o, "normalization", &x->norm, f->invert);
-    add_encoders(x, o);
-    cJSON_AddStringToObject(o, "latent_store", stores[s->store]);
-    cJSON_AddStringToObject(o, "dtype", vc_dtype_name(s->dtype));
-    cJSON_AddObjectToObject(o, "sampling");
-    e = cJSON_AddObjectToObject(o, "imported");
-    cJSON_AddStringToObject(e, "source_format", x->format);
-    cJSON_AddStringToObject(e, "latents", x->normalized ? "normalized" : "raw");
-    cJSON_AddStringToObject(e, "values", stores[s->store]);
-    cJSON_AddStringToObject(e, "dtype", vc_dtype_name(s->peer_dtype));
-    if (x->normalized)
-        add_norm(e, "constants", &x->norm, false);
-    if (s->texts)
-        cJSON_AddStringToObject(e, "texts", exchange_texts_root(s->texts));
-    return o;
-}
-
 /* ---- the first item ---- */
 
 static int first_text(const exchange *x, const exchange_item *m, int i, vc_err *err)
@@ -152,7 +32,7 @@ static int first_text(const exchange *x, const exchange_item *m, int i, vc_err *
     t->dtype = e->data ? e->dtype : p->dtype;
     if (t->width < 1 || t->width > MAX_WIDTH)
         return vc_fail(err, VC_EFORMAT, "text %d: width %" PRId64, i + 1, t->width);
-    t->fingerprint = made_up(x, "imported-text", i, t->width);
+    t->fingerprint = exchange_made_up(x, "imported-text", i, t->width);
     return 0;
 }
 
@@ -174,7 +54,7 @@ static int put_packed(exchange_sink *s, int i, const char *prompt, const vf_view
     int rc = vf_safetensors_pack(&st, &size, v, n, NULL, 0, 1, err);
     if (rc)
         return rc;
-    *k = text_key(s, i, prompt, st, size);
+    *k = exchange_text_key(s, i, prompt, st, size);
     rc = vf_writer_put_text(s->w, *k, st, size, err);
     free(st);
     return rc;
@@ -272,7 +152,7 @@ static int begin(exchange *x, const exchange_item *m, vc_err *err)
         rc = first_text(x, m, i, err);
     if (!rc && x->v->o->texts)
         rc = exchange_texts_open(&s->texts, x->v->o->texts, x->family, err);
-    cJSON *head = rc ? NULL : make_head(x);
+    cJSON *head = rc ? NULL : exchange_head(x);
     const vf_writer_opts o = { .head = head, .check = vf_copy_room,
                                .shard_size = x->v->o->shard_size };
     if (!rc)
@@ -302,7 +182,7 @@ static int put_latent(exchange *x, const vf_view *mean, const vf_view *logvar, b
         rc = vf_safetensors_pack(&st, &size, v, logvar->data ? 2 : 1, NULL, 0, 1, err);
     if (!rc) {
         vf_hasher h;
-        vf_key vae = made_up(x, "imported-vae", -1, x->sink->channels);
+        vf_key vae = exchange_made_up(x, "imported-vae", -1, x->sink->channels);
         vf_hasher_begin(&h, "imported-latent");
         vf_hasher_bytes(&h, "vae", &vae, sizeof vae);
         vf_hasher_bytes(&h, "value", st, size);
@@ -359,7 +239,7 @@ static void add_sizes(const exchange *x, cJSON *o, const exchange_item *m, vf_ke
         cJSON_AddNumberToObject(o, "fps", m->fps);
     add_ints(o, "latent", dim + 1, 3);
     vf_json_add_int(o, "tokens", grid > 0 ? grid : 1);
-    add_key(o, "latent_key", latent);
+    exchange_add_key(o, "latent_key", latent);
     if (m->weight > 0)
         cJSON_AddNumberToObject(o, "weight", m->weight);
     if (m->chunks > 1)
@@ -382,7 +262,7 @@ static int add_references(exchange *x, cJSON *o, const exchange_item *m, vc_err 
         add_ints(e, "latent", v->dim + 1, 3);
         rc = put_latent(x, v, &none, m->drawn, &key, err);
         if (!rc)
-            add_key(conditions, vc_roles[VC_ROLE_REFERENCE + k].name, key);
+            exchange_add_key(conditions, vc_roles[VC_ROLE_REFERENCE + k].name, key);
     }
     return rc;
 }
@@ -539,7 +419,7 @@ int exchange_put(exchange *x, const exchange_item *m, vc_err *err)
 static int check_empties(const exchange *x, vc_err *err)
 {
     for (int i = 0; i < x->sink->n_text; i++)
-        if (!vf_writer_has_text(x->sink->w, text_key(x->sink, i, "", NULL, 0)))
+        if (!vf_writer_has_text(x->sink->w, exchange_text_key(x->sink, i, "", NULL, 0)))
             return vc_fail(err, VC_EINVAL,
                            "no sample has an empty caption, and vtrain's caption dropout "
                            "needs the empty prompt's embedding: run this again with --empty FILE "
