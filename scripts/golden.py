@@ -214,6 +214,20 @@ def first_file(path, cls, config, convert, shapes, v, predict):
          weights={n: list(s) for n, s in shapes.items()})
 
 
+def packed(x):
+    """Returns latents [B,C,1,h,w] as tokens [B,hw/4,4C] of two by two."""
+    b, c, _, h, w = x.shape
+    x = x.reshape(b, c, h // 2, 2, w // 2, 2).permute(0, 2, 4, 1, 3, 5)
+    return x.reshape(b, h * w // 4, c * 4)
+
+
+def unpacked(x, like):
+    """Returns tokens as the latents that `packed` makes them of."""
+    b, c, _, h, w = like.shape
+    x = x.reshape(b, h // 2, w // 2, c, 2, 2).permute(0, 3, 1, 4, 2, 5)
+    return x.reshape(like.shape)
+
+
 def main():
     parts = sorted(p for p in (HERE / "golden").glob("*.py"))
     a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)

@@ -44,18 +44,6 @@ def inputs(config, case, b, h, w):
     return v
 
 
-def packed(x):
-    b, c, _, h, w = x.shape
-    x = x.reshape(b, c, h // 2, 2, w // 2, 2).permute(0, 2, 4, 1, 3, 5)
-    return x.reshape(b, h * w // 4, c * 4)
-
-
-def unpacked(x, like):
-    b, c, _, h, w = like.shape
-    x = x.reshape(b, h // 2, w // 2, c, 2, 2).permute(0, 3, 1, 4, 2, 5)
-    return x.reshape(like.shape)
-
-
 def places(tokens, rows, columns):
     """The positions of the prompt's tokens, which are zeros, and of the picture's."""
     at = torch.zeros(tokens + rows * columns, 3)
@@ -73,10 +61,10 @@ def predict(model, config, v):
     _, _, _, h, w = v["x"].shape
     text = v["text"].reshape(b, n, config["num_text_layers"], config["text_hidden_dim"])
     mask = torch.arange(n)[None] < v["length"][:, None]
-    y = model(hidden_states=packed(v["x"]).to(dtype), encoder_hidden_states=text.to(dtype),
+    y = model(hidden_states=golden.packed(v["x"]).to(dtype), encoder_hidden_states=text.to(dtype),
               timestep=v["t"] / 1000, position_ids=places(n, h // 2, w // 2),
               encoder_attention_mask=mask, return_dict=False)[0]
-    return unpacked(y, v["x"])
+    return golden.unpacked(y, v["x"])
 
 
 NAMES = [*(f"blocks.{i}.attn.{n}" for i in (0, 11) for n in ("wq", "wk", "wv", "wo", "gate")),

@@ -34,12 +34,12 @@ def sample(name, guidance):
          "negative_text": golden.draw("negative " + name, (N, taps * wide))}
     noise = hunyuan.noise((1, c, 1, H, W))
     packed = pipe(height=H * 8, width=W * 8, num_inference_steps=STEPS, output_type="latent",
-                  guidance_scale=guidance, latents=krea2.packed(noise),
+                  guidance_scale=guidance, latents=golden.packed(noise),
                   prompt_embeds=t["text"].reshape(1, N, taps, wide),
                   prompt_embeds_mask=torch.ones(1, N).bool(),
                   negative_prompt_embeds=t["negative_text"].reshape(1, N, taps, wide),
                   negative_prompt_embeds_mask=torch.ones(1, N).bool()).images
-    t["latents"] = krea2.unpacked(packed, noise)[0]
+    t["latents"] = golden.unpacked(packed, noise)[0]
     return t
 
 

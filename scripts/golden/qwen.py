@@ -34,26 +34,14 @@ def inputs(config, case, b, h, w):
     return v
 
 
-def packed(x):
-    b, c, _, h, w = x.shape
-    x = x.reshape(b, c, h // 2, 2, w // 2, 2).permute(0, 2, 4, 1, 3, 5)
-    return x.reshape(b, h * w // 4, c * 4)
-
-
-def unpacked(x, like):
-    b, c, _, h, w = like.shape
-    x = x.reshape(b, h // 2, w // 2, c, 2, 2).permute(0, 3, 1, 4, 2, 5)
-    return x.reshape(like.shape)
-
-
 def predict(model, config, v):
     dtype = model.proj_out.weight.dtype
     b, _, _, h, w = v["x"].shape
     mask = torch.arange(TEXT)[None] < v["length"][:, None]
-    y = model(hidden_states=packed(v["x"]).to(dtype), timestep=v["t"] / 1000,
+    y = model(hidden_states=golden.packed(v["x"]).to(dtype), timestep=v["t"] / 1000,
               encoder_hidden_states=v["text"].to(dtype), encoder_hidden_states_mask=mask,
               img_shapes=[[(1, h // 2, w // 2)]] * b, return_dict=False)[0]
-    return unpacked(y, v["x"])
+    return golden.unpacked(y, v["x"])
 
 
 def make(out):

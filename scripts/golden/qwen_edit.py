@@ -26,13 +26,13 @@ def predict(model, config, v):
     qwen = golden.part("qwen")
     dtype, b = model.proj_out.weight.dtype, len(v["x"])
     x = [v["x"]] + [v[n] for n in sorted(v) if n.startswith("cond.reference")]
-    packed = [qwen.packed(p) for p in x]
+    packed = [golden.packed(p) for p in x]
     mask = torch.arange(qwen.TEXT)[None] < v["length"][:, None]
     shapes = [(1, p.shape[3] // 2, p.shape[4] // 2) for p in x]
     y = model(hidden_states=torch.cat(packed, 1).to(dtype), timestep=v["t"] / 1000,
               encoder_hidden_states=v["text"].to(dtype), encoder_hidden_states_mask=mask,
               img_shapes=[shapes] * b, return_dict=False)[0]
-    return qwen.unpacked(y[:, :packed[0].shape[1]], v["x"])
+    return golden.unpacked(y[:, :packed[0].shape[1]], v["x"])
 
 
 def make(out):

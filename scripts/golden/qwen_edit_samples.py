@@ -38,11 +38,11 @@ def make(out):
     packed = pipe(image=[PIL.Image.new("RGB", size) for size in PICTURES],
                   height=samples.H * 8, width=samples.W * 8, num_inference_steps=samples.STEPS,
                   output_type="latent", true_cfg_scale=float(samples.GUIDANCE),
-                  latents=qwen.packed(noise), prompt_embeds=t["text"][None],
+                  latents=golden.packed(noise), prompt_embeds=t["text"][None],
                   prompt_embeds_mask=torch.ones(1, samples.N).long(),
                   negative_prompt_embeds=t["negative_text"][None],
                   negative_prompt_embeds_mask=torch.ones(1, samples.N - 3).long()).images
-    t["latents"] = qwen.unpacked(packed, noise)[0]
+    t["latents"] = golden.unpacked(packed, noise)[0]
     assert [t[f"reference_{k}"].shape[2:] for k in (1, 2)] == [(8, 8), (12, 4)]
     golden.save(out / "samples-qwen-edit.safetensors", t, seed=str(samples.SEED),
                 steps=str(samples.STEPS), guidance=str(samples.GUIDANCE))

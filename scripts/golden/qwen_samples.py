@@ -49,11 +49,11 @@ def sample():
          "pooled": golden.draw("pooled", (4,)), "negative_pooled": golden.draw("pooled", (4,))}
     noise = hunyuan.noise((1, c, 1, H, W))
     packed = pipe(height=H * 8, width=W * 8, num_inference_steps=STEPS, output_type="latent",
-                  true_cfg_scale=float(GUIDANCE), latents=qwen.packed(noise),
+                  true_cfg_scale=float(GUIDANCE), latents=golden.packed(noise),
                   prompt_embeds=t["text"][None], prompt_embeds_mask=torch.ones(1, N).long(),
                   negative_prompt_embeds=t["negative_text"][None],
                   negative_prompt_embeds_mask=torch.ones(1, N - 3).long()).images
-    t["latents"] = qwen.unpacked(packed, noise)[0]
+    t["latents"] = golden.unpacked(packed, noise)[0]
     return t
 
 
