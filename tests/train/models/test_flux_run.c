@@ -1,6 +1,7 @@
 /* test_flux_run.c - whole runs of FLUX.1's tiny transformers: validation samples against diffusers'
- * pipeline (tests/golden/samples-flux-*), shifts with and without a scheduler's file, traces in the
- * layout of diffusers' forward(), datasets and flags that are refused. */
+ * pipelines (tests/golden/samples-flux-*; of Fill with a mask, of Kontext with a reference), shifts
+ * with and without a scheduler's file, traces in the layout of diffusers' forward(), datasets and
+ * flags that are refused. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,11 +29,15 @@ static const toy_sample pictures[] = {
     { .number = 1, .h = H, .w = W, .caption = { "b" } },
 };
 static const struct model {
-    const char *name, *folder, *golden, *flags;
+    const char *name, *folder, *golden, *flags, *mode;
+    unsigned conditions;                         /* of the samples; the prompt has its own */
 } models[] = {
-    { "dev", "flux-dev", "samples-flux-dev", "" },
-    { "cfg", "flux-dev", "samples-flux-dev-cfg", "--true_cfg_scale 2" },
-    { "schnell", "flux-schnell", "samples-flux-schnell", "" },
+    { "dev", "flux-dev", "samples-flux-dev", "", NULL, 0 },
+    { "cfg", "flux-dev", "samples-flux-dev-cfg", "--true_cfg_scale 2", NULL, 0 },
+    { "schnell", "flux-schnell", "samples-flux-schnell", "", NULL, 0 },
+    { "fill", "flux-fill", "samples-flux-fill", "--guidance_scale 30", "inpaint",
+      1u << VC_ROLE_MASK | 1u << VC_ROLE_VIDEO },
+    { "kontext", "flux-kontext", "samples-flux-kontext", "--guidance_scale 2.5", "edit", 0 },
 };
 
 static toy toy_of(const char *path)
@@ -72,7 +77,11 @@ static void samples_are_pipelines(void **state)
         char *out = vc_format("%s/out-%s/validation/step-1/000.safetensors", dir, m->name);
         vf_safetensors *gold = golden_open(m->golden);
         vc_err err = { 0 };
-        pipeline_set_make(toy_of(path), gold, 1);
+        toy t = toy_of(path);
+        t.train_mode = m->mode;
+        t.conditions = m->conditions;
+        t.mask_channels = 64;
+        pipeline_set_make(t, gold, 1);
         char *more = vc_format("--validation_steps 1 --num_inference_steps %s %s",
                                vf_safetensors_meta(gold, "steps"), m->flags);
         assert_ok(run_model(dir, m->name, m->folder, m->name, more, &err), &err);
@@ -217,7 +226,8 @@ static void test_refused(void **state)
 
 static int make(void **state)
 {
-    static const char *const names[] = { "flux-dev", "flux-schnell", NULL };
+    static const char *const names[] = { "flux-dev", "flux-schnell", "flux-fill", "flux-kontext",
+                                         NULL };
     return pipeline_models_make(state, names);
 }
 
