@@ -1,7 +1,7 @@
 """Samples of diffusers' Flux2KleinPipeline, from the weights of the transformer's golden.
 
-`samples-flux2`, guided, `samples-flux2-distilled`, which is not, and `samples-flux2-edit`, which
-is, with two pictures `reference_K` [C,1,h,w], whose latents are raw, have `text` [n,D] of the
+`samples-flux2`, guided, `samples-flux2-distilled`, which is not, and `samples-flux2-edit`, `-one`
+and `-three`, with pictures `reference_K` [C,1,h,w], whose latents are raw, have `text` [n,D] of the
 prompt, `negative_text`, and the pipeline's `latents` [C,1,h,w], raw, with squares as channels:
 channel c has the mean c and the standard deviation 1 + c in the batch norm. The first noise is
 vtrain's of seed SEED, prompt 0. Steps and the pipeline's guidance_scale are in the metadata; the
@@ -16,7 +16,8 @@ from diffusers import FlowMatchEulerDiscreteScheduler, Flux2KleinPipeline, Flux2
 SEED, STEPS, H, W, N = 3, 3, 3, 5, 6
 # name: guidance, (h, w) of the references
 SAMPLES = {"flux2": (4.0, []), "flux2-distilled": (1.0, []),
-           "flux2-edit": (4.0, [(64, 80), (112, 64)])}
+           "flux2-edit": (4.0, [(64, 80), (112, 64)]), "flux2-edit-one": (1.0, [(80, 64)]),
+           "flux2-edit-three": (4.0, [(64, 96), (64, 64), (96, 64)])}
 
 
 def pictures(sizes):

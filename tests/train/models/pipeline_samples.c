@@ -96,8 +96,8 @@ void pipeline_set_make(toy t, const vf_safetensors *gold, int frames)
     put_condition(w, gold, "video", "mean", conditions);
     put_condition(w, gold, "mask", "mask", conditions);
     put_condition(w, gold, "vision", "image_embeds", conditions);
-    put_condition(w, gold, "reference_1", "mean", conditions);
-    put_condition(w, gold, "reference_2", "mean", conditions);
+    for (int k = 0; k < VC_REFERENCES; k++)
+        put_condition(w, gold, vc_roles[VC_ROLE_REFERENCE + k].name, "mean", conditions);
     cJSON_AddNumberToObject(o, "num_frames", frames);
     cJSON_AddNumberToObject(o, "seed", atoi(vf_safetensors_meta(gold, "seed")));
     assert_ok(vf_writer_put_validation(w, 0, o, &err), &err);

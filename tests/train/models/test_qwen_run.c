@@ -1,5 +1,5 @@
 /* test_qwen_run.c - whole runs of Qwen-Image's tiny transformer: a validation sample against
- * diffusers' pipelines (tests/golden/samples-qwen, samples-qwen-edit), levels of other trainers,
+ * diffusers' pipelines (tests/golden/samples-qwen, samples-qwen-edit*), levels of other trainers,
  * traces in the layout of diffusers' forward(), parameters without a gradient, LoRA files, and what
  * is refused */
 #include <math.h>
@@ -56,13 +56,14 @@ static int step(const char *dir, const char *set, const char *out, const char *m
 
 /* ---- samples ---- */
 
-/* Three guided steps with two references of unequal sizes, behind a noisy picture of a third size,
- * of Qwen-Image-Edit-2511. */
-static void test_edit_sample(void **state)
+/* Three guided steps with one to three references of unequal sizes, behind a noisy picture of
+ * another size, of Qwen-Image-Edit-2511 and of the first Qwen-Image-Edit. */
+static void edit_sample(const char *dir, const char *model, const char *name)
 {
-    char *dir = *state, *set = vc_path_join(dir, "edit");
-    char *out = vc_format("%s/edited/validation/step-1/000.safetensors", dir);
-    vf_safetensors *gold = golden_open("samples-qwen-edit");
+    char *set = vc_path_join(dir, name), *golden = vc_format("samples-qwen-%s", name);
+    char *made = vc_format("made-%s", name);
+    char *out = vc_format("%s/%s/validation/step-1/000.safetensors", dir, made);
+    vf_safetensors *gold = golden_open(golden);
     vc_err err = { 0 };
     toy t = toy_of(set);
     t.encoders = 1;
@@ -70,12 +71,24 @@ static void test_edit_sample(void **state)
     pipeline_set_make(t, gold, 1);
     char *more = vc_format(LORA "--validation_steps 1 --num_inference_steps %s",
                            vf_safetensors_meta(gold, "steps"));
-    assert_ok(step_of("qwen-edit-2511", dir, "edit", "edited", more, &err), &err);
+    assert_ok(step_of(model, dir, name, made, more, &err), &err);
     vf_safetensors_close(pipeline_sample_check(out, gold));
     vf_safetensors_close(gold);
     free(more);
     free(out);
+    free(made);
+    free(golden);
     free(set);
+}
+
+static void test_edit_sample(void **state)
+{
+    static const struct { const char *model, *name; } rows[] = {
+        { "qwen-edit-2511", "edit" }, { "qwen-edit-2511", "edit-one" },
+        { "qwen-edit-2511", "edit-three" }, { "qwen", "edit-first" },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        edit_sample(*state, rows[i].model, rows[i].name);
 }
 
 /* A folder without a scheduler's file has the family's schedule, whose stretch is for samples; the

@@ -1,6 +1,6 @@
 /* test_stills_run.c - whole runs of the tiny transformers of Z-Image, Krea 2 and FLUX.2: validation
  * samples against diffusers' pipelines (tests/golden/samples-z-image, -turbo, samples-krea2,
- * samples-flux2, -distilled, -edit), guided and not, and with reference pictures; traces. */
+ * samples-flux2, -distilled, -edit*), guided and not, and with reference pictures; traces. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -51,7 +51,7 @@ static toy flux2_toy(const char *path)
  * diffusers' forward() takes. */
 typedef struct row {
     toy (*toy_of)(const char *path);
-    const char *model, *goldens[4], *steps, *guidance;
+    const char *model, *goldens[6], *steps, *guidance;
     struct { const char *name; int nd; int64_t dim[5]; } traced[3];
     const char *text;
     bool clean;                      /* the timestep is 1 - s, else s */
@@ -72,7 +72,8 @@ static const row rows[] = {
       .traced = { { "position_ids", 2, { 2 + 2 * 3, 3 } } },
       .text = "encoder_hidden_states" },
     { .toy_of = flux2_toy, .model = "flux2-klein",
-      .goldens = { "samples-flux2", "samples-flux2-distilled", "samples-flux2-edit" },
+      .goldens = { "samples-flux2", "samples-flux2-distilled", "samples-flux2-edit",
+                    "samples-flux2-edit-one", "samples-flux2-edit-three" },
       .steps = "50", .guidance = "4",
       .traced = { { "hidden_states", 3, { 1, 3 * 5, 16 } }, { "img_ids", 2, { 3 * 5, 4 } } },
       .text = "encoder_hidden_states", .numbered = true },
