@@ -39,6 +39,7 @@ static int list_captions(metadata_list *l, metadata_stems *s, const walk_files *
 /* The caption files of a folder, by the stems of media. */
 typedef struct beside {
     metadata_stems files;
+    const metadata_stems *masks;
     bool lines;                        /* each line is a caption */
     bool own;                          /* a medium has a caption file */
 } beside;
@@ -63,6 +64,20 @@ static int read_caption(vf_row *r, const char *root, beside *b, vc_err *why)
     return rc;
 }
 
+/* Gives a medium the mask that lies beside it. */
+static int take_mask(vf_row *r, const char *root, const metadata_stems *masks, vc_err *why)
+{
+    const size_t stem = (size_t)(vc_path_ext(r->path) - r->path);
+    const metadata_stem *mask = metadata_stems_find(masks, r->path, stem, 0);
+    vf_side *side = &r->beside[VF_MASK];
+
+    if (!mask)
+        return 0;
+    side->path = strdup(mask->path);
+    side->file = vc_path_join(root, mask->path);
+    return side->path && side->file ? 0 : vc_no_memory(why);
+}
+
 static int fill_row(vf_row *r, const char *root, const walk_entry *of, beside *b, vc_err *why)
 {
     const char *path = of->path;
@@ -74,6 +89,8 @@ static int fill_row(vf_row *r, const char *root, const walk_entry *of, beside *b
 
     int rc = of->why ? vc_fail(why, VC_EIO, "%s", of->why)
                      : read_caption(r, root, b, why);
+    if (!rc)
+        rc = take_mask(r, root, b->masks, why);
     r->unread = rc == VC_EIO || rc == VC_ENOENT;
     if (!rc && vc_utf8_prefix(path, strlen(path)) < strlen(path))
         rc = vc_fail(why, VC_EFORMAT, "the file's name is not UTF-8: rename it");
@@ -158,7 +175,7 @@ static int check_unlisted(metadata_list *l, const char *path, vc_err *err)
 
 static int read_files(metadata_list *l, const char *path, const walk_files *f, vc_err *err)
 {
-    beside captions = { .lines = l->opts->caption_lines };
+    beside captions = { .masks = &f->mask_stems, .lines = l->opts->caption_lines };
     bool listed = false;
 
     int rc = list_captions(l, &captions.files, f, err);
@@ -184,6 +201,8 @@ int metadata_read_folder(metadata_list *l, const char *path, vc_err *err)
     walk_files f = { 0 };
 
     int rc = walk_folder(&f, l, path, err);
+    if (!rc)
+        rc = walk_take_labels(&f, l, err);
     if (!rc)
         rc = read_files(l, path, &f, err);
     walk_free(&f);

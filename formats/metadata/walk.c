@@ -307,4 +307,6 @@ void walk_free(walk_files *f)
 {
     clear(&f->media);
     clear(&f->captions);
+    clear(&f->masks);
+    free(f->mask_stems.v);
 }

@@ -22,11 +22,16 @@ typedef struct walk_list {
 typedef struct walk_files {
     walk_list media;                   /* in bytewise order of the paths */
     walk_list captions;                /* .txt and .caption files, in any order */
+    walk_list masks;                   /* labels of media (labels.c), which are no media */
+    metadata_stems mask_stems;         /* the masks among them, by the stems of their media */
 } walk_files;
 
 /* Other files go to l->seen and l->ignored. Fails if root itself cannot be read; the caller frees f
  * after a failure too. */
 int walk_folder(walk_files *f, metadata_list *l, const char *root, vc_err *err);
+/* Moves the labels among the media, whose stems end in "-masklabel" or "-condlabel", to masks; those
+ * without a medium beside them are ignored. */
+int walk_take_labels(walk_files *f, metadata_list *l, vc_err *err);
 void walk_free(walk_files *f);
 
 #endif
