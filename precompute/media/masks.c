@@ -224,7 +224,7 @@ cJSON *mask_json(const mask *m)
     /* stills lack this kind: the mask was drawn for a clip that was cut to one frame */
     const int f = odds(m->kind, m->f) > 0 ? m->f : 2;
     cJSON *o = cJSON_CreateObject(), *options = cJSON_CreateArray(), *pick, *purpose;
-    cJSON *numbers = cJSON_CreateIntArray(m->v, m->n);
+    cJSON *numbers = m->n ? cJSON_CreateIntArray(m->v, m->n) : cJSON_CreateArray();
 
     purpose = cJSON_AddStringToObject(o, "purpose", "mask");
     for (int k = 0; options && k < MASK_KINDS; k++)

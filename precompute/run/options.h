@@ -32,6 +32,8 @@ typedef struct vprep_config {
     int train_mode;                   /* a vc_mode */
     int image_condition_type;         /* auto | token_replace | latent_concat */
     int mask_shapes;                  /* first_frame | all_frames */
+    int without_mask;                 /* drawn | all */
+    double unmasked_probability;
     int latent_store;                 /* STORE_AUTO ... */
     int on_error;                     /* skip | stop */
     int video_decoder;                /* cpu | nvdec */

@@ -112,8 +112,19 @@ static int keep_first(const vprep *p, vprep_clip *clip, vc_err *err)
     return rc;
 }
 
-/* The mask of the plan's line if it has one, else that of the row's mask_file_path, else a drawn
- * mask. */
+/* Whether a sample's mask is drawn, is that of the row's mask_file_path, or covers everything. The
+ * draw is of a purpose that masks of files do not use otherwise. */
+static mask_kind mask_source(const vprep *p, const vprep_item *it)
+{
+    const vf_row *row = &p->list.meta.rows[it->row];
+    vc_draws d = vc_draws_of((uint64_t)p->c.seed, row->id, it->variant, VC_DRAW_MASK_KIND);
+
+    if (!row->beside[VF_MASK].path)
+        return p->c.without_mask ? MASK_ALL : MASK_KINDS;
+    return vc_draw_unit(&d) < p->c.unmasked_probability ? MASK_ALL : MASK_FILE;
+}
+
+/* The mask of the plan's line if it has one, else that of the row, else a drawn one. */
 static int settle_mask(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err *err)
 {
     const vb_choice *c = &clip->choice;
@@ -127,8 +138,8 @@ static int settle_mask(const vprep *p, const vprep_item *it, vprep_clip *clip, v
         rc = keep_first(p, clip, err);
     } else if (replayed) {
         rc = mask_parse(&clip->mask, replayed, c->frames, c->target_h, c->target_w, err);
-    } else if (p->list.meta.rows[it->row].beside[VF_MASK].path) {
-        clip->mask = (mask){ .kind = MASK_FILE, .f = c->frames, .h = c->target_h,
+    } else if (mask_source(p, it) != MASK_KINDS) {
+        clip->mask = (mask){ .kind = mask_source(p, it), .f = c->frames, .h = c->target_h,
                              .w = c->target_w };
         rc = 0;
     } else {

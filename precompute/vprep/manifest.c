@@ -171,6 +171,10 @@ static void add_conditions(cJSON *o, const vprep *p)
     if (p->c.train_mode == PREP_INPAINT) {
         cJSON_AddStringToObject(c, "mask_shapes", p->c.mask_shapes ? "all_frames" : "first_frame");
         cJSON_AddBoolToObject(c, "pixel_noise", p->encoders.mask_noise);
+        if (p->c.without_mask)
+            cJSON_AddStringToObject(c, "without_mask", "all");
+        if (p->c.unmasked_probability > 0)
+            cJSON_AddNumberToObject(c, "unmasked_probability", p->c.unmasked_probability);
     }
 }
 

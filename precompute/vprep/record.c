@@ -156,7 +156,8 @@ static void put_draws(vc_buf *b, const vprep *p, const vprep_clip *clip, bool pl
         vc_buf_str(b, before);
         put_replayed(b, replayed, plan);
     }
-    if (p->c.train_mode == PREP_INPAINT && clip->mask.v && !plan_mask_draw(clip)) {
+    if (p->c.train_mode == PREP_INPAINT && clip->mask.f && clip->mask.kind != MASK_FILE &&
+        !plan_mask_draw(clip)) {
         cJSON *m = mask_json(&clip->mask);
         vc_buf_str(b, before);
         put_json(b, m);

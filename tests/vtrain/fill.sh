@@ -83,6 +83,32 @@ stderr_has '--mask_data_dir selects --train_mode inpaint' && stderr_has '3 encod
 holds d/errors.jsonl '3.png.*no picture 3.. in masks'
 check nested 0 vlat show d 3 && stdout_has 'mask.*mean 0.1562'
 
+# ---- OneTrainer's masks, beside the pictures; a picture without one is masked as the user says ----
+mkdir -p beside/deep
+cp media/0.png media/1.png media/3.png beside && cp media/2.png beside/deep
+cp media/box.png beside/0-masklabel.png && cp media/half.png beside/deep/2-masklabel.png
+cp media/1.png beside/1-condlabel.png && cp media/half.png beside/gone-masklabel.png
+for i in 0 1 3 deep/2; do echo "a thing" >beside/$i.txt; done
+beside() {
+    vprep --meta beside --out "$1" --image_sample_size 64 --model m "${inpaint[@]}" "${@:2}"
+}
+check beside 0 beside f --without_mask all && stderr_has '4 encoded'
+stdout_has '-masklabel.png 1 (gone-masklabel.png: no medium of this name lies beside it)'
+stdout_has '-condlabel.png 1 (1-condlabel.png: a masked picture is made of the picture and its'
+check 'beside it' 0 vlat show f 0 && stdout_has '"path": *"0.png"' && stdout_has 'mean 0.1562'
+check 'no mask beside it' 0 vlat show f 1 && stdout_has '"pick": *"all"' && stdout_has 'mask.*mean 1'
+check 'in a subfolder' 0 vlat show f 3 && stdout_has '"path": *"deep/2.png"'
+stdout_has 'mask.*mean 0.5'
+check 'beside, again' 0 beside f --without_mask all && stderr_has ' 0 conditions encoded'
+check 'all masked' 0 beside g --without_mask all --unmasked_probability 1
+check 'of everything' 0 vlat show g 0 && stdout_has '"pick": *"all"' && stdout_has 'mask.*mean 1'
+check 'now and then' 0 beside h --unmasked_probability 0.5 --variants 8
+n=0
+for i in 0 1 2 3 4 5 6 7; do vlat show h 0/$i | grep -q '"pick": *"all"' && n=$((n + 1)); done
+[ $n -gt 0 ] && [ $n -lt 8 ] || wrong "$n of 8 variants are masked whole"
+check 'other mode' 0 vprep --meta beside --out n --image_sample_size 64 --model m --train_mode normal
+stderr_has '2 rows have a mask_file_path, which --train_mode inpaint alone reads'
+
 # ---- validation prompts with pictures and masks of their own ----
 size='"height": 64, "width": 96, "seed": 3'
 cat >media/prompts.jsonl <<END
