@@ -13,10 +13,16 @@
     "cosmap and mode come near COS_MAP and HEAVY_TAIL"
 #define EPOCHS "the unit is an epoch or a step: write EPOCH or STEP"
 
+/* A map's rows for models that read no mask. */
+#define OTHERS(value)                                                                              \
+    "FLUX_DEV_1/" value ">|FLUX_2/" value ">|HUNYUAN_VIDEO/" value ">|QWEN/" value ">|Z_IMAGE/"    \
+    value ">"
+
 static const vc_peer_row rows[] = {
     KIND("training_method", "LORA>training_type=lora|FINE_TUNE>training_type=full-finetune",
         ADAPTERS),
-    KIND("model_type", "FLUX_DEV_1>|FLUX_2>|HUNYUAN_VIDEO>|QWEN>|Z_IMAGE>", FAMILIES),
+    KIND("model_type", "FLUX_DEV_1>|FLUX_FILL_DEV_1>|FLUX_2>|HUNYUAN_VIDEO>|QWEN>|Z_IMAGE>",
+         FAMILIES),
     NOTE("__version", "every version is read alike"),
     FLAG("base_model_name", "model"),
     FLAG("transformer.model_name", "transformer"),
@@ -36,6 +42,7 @@ static const vc_peer_row rows[] = {
             "text_encoder_2.train_embedding embedding.* additional_embeddings", ENCODERS),
     FLAG("text_encoder.model_name", "text_encoder"),
     FLAG("text_encoder_2.model_name", "text_encoder_2"),
+    FLAG("transformer.guidance_scale", "embedded_guidance"),
     MAP("vae.weight_dtype", "FLOAT_32>vae_dtype=f32|BFLOAT_16>vae_dtype=bf16|FLOAT_16>"
         "vae_dtype=f32|NONE>", "vprep's --vae_dtype is f32 or bf16"),
     NOTE("transformer.learning_rate transformer.stop_training_after* text_encoder.* "
@@ -107,18 +114,24 @@ static const vc_peer_row rows[] = {
             "concepts.image.enable_fixed_brightness concepts.image.enable_random_contrast "
             "concepts.image.enable_fixed_contrast concepts.image.enable_random_saturation "
             "concepts.image.enable_fixed_saturation concepts.image.enable_random_hue "
-            "concepts.image.enable_fixed_hue concepts.image.enable_random_circular_mask_shrink "
-            "concepts.image.enable_random_mask_rotate_crop", PIXELS),
+            "concepts.image.enable_fixed_hue", PIXELS),
+    REFUSED("concepts.image.enable_random_circular_mask_shrink "
+            "concepts.image.enable_random_mask_rotate_crop", "masks are resized, cut and mirrored "
+            "with their pictures alone: change the files"),
     BY("concepts.image.resolution_override", "enable_resolution_override", "false",
        "true>video_sample_size image_sample_size|false>", ""),
     NOTE("concepts.image.*", "the setting that it belongs to is refused, or off"),
     DATASETS("resolution", "video_sample_size image_sample_size"),
     FLAG("frames", "video_sample_n_frames"),
     FLAG("aspect_ratio_bucketing", "enable_bucket"),
-    REFUSED("masked_training", MASKS " and leave masked_training out"),
-    NOTE("unmasked_probability unmasked_weight normalize_masked_area_loss "
-         "masked_prior_preservation_weight custom_conditioning_image", "it belongs to masked "
-         "training, which is off"),
+    BOTH("masked_training", "model_type", "", "FLUX_FILL_DEV_1*>|" OTHERS("false"),
+         MASKS " and leave masked_training out"),
+    BOTH("custom_conditioning_image", "model_type", "", "FLUX_FILL_DEV_1/false>|" OTHERS("*"),
+         "the masked picture is made of the picture and its mask: name another picture in the "
+         "column flux_fill_image of vprep's list, and leave custom_conditioning_image out"),
+    BY("unmasked_probability", "masked_training", "false", "true>unmasked_probability|*>", ""),
+    NOTE("unmasked_weight normalize_masked_area_loss masked_prior_preservation_weight", "the loss "
+         "of a model that fills masks covers the whole picture"),
 
     /* the run */
     FLAG("learning_rate", "learning_rate"),
@@ -209,6 +222,10 @@ const vc_peer_file vc_onetrainer_file = {
                 "rank=16??training_method=LORA network_alpha=1??training_method=LORA "
                 "target_name=all-linear??training_method=LORA!!layer_filter "
                 "weighting_scheme=uniform flow_shift=1!!dynamic_timestep_shifting=true "
+                "train_mode=inpaint??model_type=FLUX_FILL_DEV_1 "
+                "without_mask=all??model_type=FLUX_FILL_DEV_1 "
+                "unmasked_probability=1??model_type=FLUX_FILL_DEV_1!!masked_training=true "
+                "unmasked_probability=0.1??masked_training=true "
                 "caption_dropout_p=0 image_dropout_p=0 video_sample_n_frames=25 "
                 "video_sample_stride=1",
     .needs = "model_type",
