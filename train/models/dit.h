@@ -87,7 +87,7 @@ typedef struct vtrain_fit {
     double fps;                               /* frame rate of a sample whose prompt gives none;
                                                * every training clip must have a frame rate. 0: the
                                                * positions do not depend on frame rates */
-    bool unguided;                            /* the default of --guidance_scale is 1, not the
+    double sample_guidance;                   /* the default of --guidance_scale, 1 for none; 0: the
                                                * family's */
     double image_start;                       /* share of the prompt's image, in all frames, in the
                                                * noise that its sample starts from */

@@ -26,7 +26,8 @@
 #define TIMES 1000                            /* a level or a guidance of 1 is embedded as 1000 */
 
 enum { TIME = 256, SIDE = 2, PATCH = SIDE * SIDE, MAX_WIDTH = 16384,
-       MASK = 8 * 8 };                        /* pixels of a place, the channels of a mask */
+       MASK = 8 * 8,                          /* pixels of a place, the channels of a mask */
+       FILL_GUIDANCE = 30 };                  /* of FluxFillPipeline's samples */
 enum { CLIP, T5 };                            /* the text slots */
 
 /* Indices into the sizes of the weight tables. */
@@ -139,7 +140,7 @@ static void flux_fit(const void *model, vtrain_fit *fit)
                          .needs_mask = fills(m),
                          .mode = fills(m) ? VC_MODE_INPAINT : VC_MODE_NORMAL,
                          .mult = { 1, SIDE, SIDE }, .guidance = m->guidance,
-                         .unguided = !m->guidance,
+                         .sample_guidance = !m->guidance ? 1 : fills(m) ? FILL_GUIDANCE : 0,
                          .blocks = (int)(m->dual + m->single) };
 }
 

@@ -164,7 +164,7 @@ static void flux2_fit(const void *model, vtrain_fit *fit)
     *fit = (vtrain_fit){ .channels = (int)m->in_channels, .n_texts = 1, .text_width = { m->text },
                          .references = ((1u << VC_REFERENCES) - 1) << VC_ROLE_REFERENCE,
                          .mult = { 1, 1, 1 }, .guidance = m->guidance,
-                         .unguided = m->distilled && !m->guidance,
+                         .sample_guidance = m->distilled && !m->guidance,
                          .blocks = (int)(m->dual + m->single) };
 }
 

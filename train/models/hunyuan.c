@@ -183,7 +183,7 @@ static void hunyuan_fit(const void *model, vtrain_fit *fit)
                          .needs_image = m->condition == TOKEN_REPLACE,
                          .interleave = { vc_family_interleave(family, words[m->condition]) },
                          .guidance = m->guidance,
-                         .unguided = concat && !m->guidance,
+                         .sample_guidance = concat && !m->guidance,
                          .image_start = m->condition == NO_IMAGE ? 0 : 1 - 0.999f,
                          .skip_frames = concat ? SKIP_FRAMES : 0,
                          .mean_roles = concat ? roles_of(m) : 0,

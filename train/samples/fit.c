@@ -49,8 +49,10 @@ static int check_inputs(vtrain *t, const vtrain_fit *fit, vc_err *err)
         return vc_fail(err, VC_EUSAGE, "--guidance_rescale: samples of this %s have each token of "
                        "a guided prediction scaled to the norm of the prompt's own: leave the flag "
                        "out", t->model.family->class_name);
-    if (!t->validation.own_guidance && (fit->unguided || t->cfg.true_cfg_scale > 1))
+    if (!t->validation.own_guidance && t->cfg.true_cfg_scale > 1)
         t->cfg.guidance_scale = 1;
+    else if (!t->validation.own_guidance && fit->sample_guidance > 0)
+        t->cfg.guidance_scale = fit->sample_guidance;
     if (!fit->guidance && t->cfg.embedded_guidance != 1)
         return vc_fail(err, VC_EUSAGE, "--embedded_guidance: this %s does not take guidance as an "
                        "input (guidance_embeds in its config.json): leave the flag out",

@@ -35,7 +35,7 @@ static const struct model {
     { "dev", "flux-dev", "samples-flux-dev", "", NULL, 0 },
     { "cfg", "flux-dev", "samples-flux-dev-cfg", "--true_cfg_scale 2", NULL, 0 },
     { "schnell", "flux-schnell", "samples-flux-schnell", "", NULL, 0 },
-    { "fill", "flux-fill", "samples-flux-fill", "--guidance_scale 30", "inpaint",
+    { "fill", "flux-fill", "samples-flux-fill", "", "inpaint",
       1u << VC_ROLE_MASK | 1u << VC_ROLE_VIDEO },
     { "kontext", "flux-kontext", "samples-flux-kontext", "--guidance_scale 2.5", "edit", 0 },
 };
