@@ -5,8 +5,8 @@
 
 vt_tensor *nn_modulation(vt_ctx *g, vt_tensor *e, const vt_lin *l, int64_t n)
 {
-    if (!e)
-        return NULL;
+    if (!e || !l->w)
+        return e;
     vt_tensor *y = e->dtype == VC_F32 ? vt_linear_f32(g, e, l) : vt_linear(g, e, l);
     if (!y)
         return NULL;

@@ -16,7 +16,7 @@ typedef struct nn_norm {
 
 /* A linear layer of the time's embedding e, whose result is cut into n: [B,E] -> [B,n,D], or
  * [B,N,E] -> [B,N,n,D] where each token has a time of its own; in f32 if e is, else in the compute
- * type. */
+ * type. A layer without weights returns e, which holds the n results then, [B,n,D]. */
 vt_tensor *nn_modulation(vt_ctx *g, vt_tensor *e, const vt_lin *l, int64_t n);
 /* The n parts of m, each [B,1,D], or [B,N,D] of numbers for each token. */
 void nn_chunk(vt_ctx *g, vt_tensor *m, int n, vt_tensor **part);

@@ -243,6 +243,40 @@ static const vf_variant flux_variants[] = {
     { 0 }
 };
 
+/* ---- Chroma ---- */
+
+static const char *const chroma_names[] = {
+    "distilled_guidance_layer.{in,out}_proj", "distilled_guidance_layer.layers.#.linear_{1,2}",
+    "distilled_guidance_layer.norms.#",
+    "context_embedder", "x_embedder", "proj_out",
+    "transformer_blocks.#.attn.{norm_q,norm_k,norm_added_q,norm_added_k,to_q,to_k,to_v,to_out.0,"
+    "add_q_proj,add_k_proj,add_v_proj,to_add_out}",
+    "transformer_blocks.#.{ff,ff_context}.net.{0.proj,2}",
+    "single_transformer_blocks.#.{attn.norm_q,attn.norm_k,attn.to_q,attn.to_k,attn.to_v,proj_mlp,"
+    "proj_out}", NULL
+};
+static const char *const chroma_first_names[] = {
+    "distilled_guidance_layer.{in,out}_proj", "distilled_guidance_layer.layers.#.{in,out}_layer",
+    "distilled_guidance_layer.norms.#.scale",
+    "img_in", "txt_in", "final_layer.linear",
+    "double_blocks.#.{img,txt}_{attn.qkv,attn.proj,mlp.0,mlp.2}",
+    "double_blocks.#.{img,txt}_attn.norm.{query,key}_norm.scale",
+    "single_blocks.#.{linear1,linear2,norm.query_norm.scale,norm.key_norm.scale}", NULL
+};
+static const vf_config_row chroma_fields[] = {
+    VF_ONLY_INT("patch_size", 1),
+    VF_ONLY_INT("approximator_num_channels", 64),
+    VF_ONLY_INT("approximator_layers", 5),
+    { 0 }
+};
+static const vf_variant chroma_variants[] = {
+    { .sign = "nerf_*", .reads = "pixels in place of latents (Chroma1-Radiance)" },
+    { .sign = "img_in_patch*", .reads = "pixels in place of latents (Chroma1-Radiance)" },
+    { .sign = "controlnet_*", .reads = "a control picture (ControlNet)" },
+    { .sign = "*.processor.*", .reads = "a reference picture (IP-Adapter)" },
+    { 0 }
+};
+
 /* ---- FLUX.2 ---- */
 
 static const char *const flux2_names[] = {
@@ -321,6 +355,7 @@ static const vf_variant krea2_variants[] = {
     .trained = "T2V, I2V, FLF2V, TI2V-5B, Fun-InP or Fun-Control 1.0"
 #define HUNYUAN .variants = hunyuan_variants, .trained = "HunyuanVideo, its I2V or SkyReels"
 #define FLUX2 .variants = flux2_variants, .trained = "FLUX.2 klein or FLUX.2-dev"
+#define CHROMA .variants = chroma_variants, .trained = "Chroma1-HD or Chroma1-Base"
 #define FLUX .variants = flux_variants, .trained = "FLUX.1-dev, -schnell, Kontext or Fill"
 #define FLUX_CHANNELS .channels = { { 1, 0 }, { 2, 256 } }
 
@@ -354,6 +389,11 @@ const vf_transformer_kind vf_transformer_kinds[] = {
     { .class = "FluxTransformer2DModel", .names = flux_names, .fields = flux_fields,
       .in = "in_channels", .out = "out_channels", .in_default = 64,
       FLUX_CHANNELS, FLUX },
+    { .class = "ChromaTransformer2DModel", .names = chroma_names, .fields = chroma_fields,
+      .in = "in_channels", .out = "out_channels", .in_default = 64, .channels = { { 1, 0 } },
+      CHROMA },
+    { .class = "Chroma", .names = chroma_first_names, .in = "img_in.weight",
+      .out = "final_layer.linear.weight", .channels = { { 1, 0 } }, CHROMA },
     { .class = "Flux2Transformer2DModel", .names = flux2_names, .fields = flux2_fields,
       .in = "in_channels", .out = "out_channels", .in_default = 128, .channels = { { 1, 0 } },
       FLUX2 },

@@ -145,6 +145,15 @@ vt_tensor *vtrain_forward(vt_ctx *g, void *model, vtrain_in *in)
 
 /* ---- for families ---- */
 
+int vtrain_block_of(const void *model, const void *weights)
+{
+    const vtrain_dit *m = model;
+    int i = 0;
+    while (i < m->n_layers && m->layer[i].weights != weights)
+        i++;
+    return i;
+}
+
 /* Zeros with `channels` channels and the other sizes of x. */
 static vt_tensor *zeros(vt_ctx *g, vt_tensor *x, int64_t channels)
 {

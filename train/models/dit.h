@@ -289,6 +289,8 @@ vt_tensor *vtrain_forward(vt_ctx *g, void *model, vtrain_in *in);
 
 /* ---- dit.c: functions that families call ---- */
 
+/* The index of the block that has these weights, among the blocks of all kinds. */
+int vtrain_block_of(const void *model, const void *weights);
 /* Joins the noisy latents with the pictures of `roles` (1 << vc_role) along channels, in the order
  * mask of `masks` channels, clips, image (zeros after its frame); a missing picture is zeros.
  * [B,..,f,h,w] */
@@ -317,6 +319,7 @@ void vtrain_note(const vtrain_in *in, const char *name, const vt_tensor *x);
 void vtrain_note_mask(vt_ctx *g, const vtrain_in *in, const char *name, const vtrain_cond *text);
 
 extern const vtrain_family vtrain_builtin;    /* builtin.c */
+extern const vtrain_family vtrain_chroma;     /* chroma.c */
 extern const vtrain_family vtrain_cogvideox;  /* cogvideox.c */
 extern const vtrain_family vtrain_flux;       /* flux.c */
 extern const vtrain_family vtrain_flux2;      /* flux2.c */

@@ -7,8 +7,8 @@
 
 static const vtrain_family *const families[] = {
     &vtrain_builtin, &vtrain_cogvideox, &vtrain_flux, &vtrain_flux2, &vtrain_hunyuan, &vtrain_ltx,
-    &vtrain_ltx2, &vtrain_wan, &vtrain_qwen, &vtrain_zimage, &vtrain_krea2, &vtrain_ttt,
-    NULL
+    &vtrain_ltx2, &vtrain_wan, &vtrain_qwen, &vtrain_zimage, &vtrain_krea2, &vtrain_chroma,
+    &vtrain_ttt, NULL
 };
 
 const vtrain_family *vtrain_family_of_class(const char *class_name)

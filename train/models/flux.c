@@ -18,7 +18,6 @@
 #include "common/nn/flux_blocks.h"
 #include "common/nn/positions.h"
 #include "formats/json/config.h"
-#include "train/models/dit.h"
 #include "train/models/flux.h"
 
 #define EPS 1e-6f
@@ -187,21 +186,26 @@ static int32_t *put_places(int32_t *at, const vt_tensor *x, int32_t first)
     return at;
 }
 
-/* Makes the rotations of the picture's tokens and of the reference's behind them. */
-static void make_places(vt_ctx *g, const flux *m, vtrain_in *in)
+int64_t flux_make_places(vt_ctx *g, const int64_t axis[3], vtrain_in *in, vt_tensor **rotations)
 {
     const vt_tensor *reference = in->cond[VC_ROLE_REFERENCE];
-    const int64_t pairs[3] = { m->axis[0] / 2, m->axis[1] / 2, m->axis[2] / 2 };
-    const int64_t n = m->picture + tokens_of(reference);
+    const int64_t pairs[3] = { axis[0] / 2, axis[1] / 2, axis[2] / 2 };
+    const int64_t picture = tokens_of(in->x), n = picture + tokens_of(reference);
     int32_t *at = malloc((size_t)n * 3 * sizeof *at);
     if (!at) {
         vt_fail(g, VC_ENOMEM, "positions: out of memory");
-        return;
+        return picture;
     }
     put_places(put_places(at, in->x, 0), reference, 1);
-    nn_rope_at(g, at, n, 3, pairs, THETA, in->made + COS);
+    nn_rope_at(g, at, n, 3, pairs, THETA, rotations);
     note_ids(g, in, "img_ids", n, at);
     free(at);
+    return picture;
+}
+
+void flux_note_text_places(vt_ctx *g, const vtrain_in *in, const vtrain_cond *text)
+{
+    note_ids(g, in, "txt_ids", text->embeds->dim[1], NULL);
 }
 
 static void flux_prepare(vt_ctx *g, void *model, vtrain_in *in)
@@ -222,10 +226,9 @@ static void flux_prepare(vt_ctx *g, void *model, vtrain_in *in)
                 "reads");
         return;
     }
-    m->picture = tokens_of(x);
-    make_places(g, m, in);
+    m->picture = flux_make_places(g, m->axis, in, in->made + COS);
     vtrain_check_padding(g, &in->text[T5]);
-    note_ids(g, in, "txt_ids", in->text[T5].embeds->dim[1], NULL);
+    flux_note_text_places(g, in, &in->text[T5]);
 }
 
 /* ---- forward ---- */

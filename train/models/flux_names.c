@@ -1,7 +1,5 @@
-/* flux_names.c - the names of FLUX.1's modules in other programs; see flux.h */
+/* flux_names.c - the names of FLUX.1's and Chroma's modules in other programs; see flux.h */
 #include "train/models/flux.h"
-
-#include "train/models/dit.h"
 
 #define DUAL "transformer_blocks.#."
 #define SINGLE "single_transformer_blocks.#."
@@ -18,21 +16,34 @@
 
 #define NORM(theirs_, ours_) { theirs_ ".scale", .ours = { ours_ ".weight" } }
 
-/* The modules, then tensors of whole weights that no LoRA has. A LoRA of norm_out.linear keeps this
- * name: the first authors' final_layer.adaLN_modulation.1 has shift before scale. */
+/* The names that FLUX.1 and Chroma share, then those of tensors of whole weights that no LoRA has. */
+#define SHARED \
+    { "double_blocks.#.img_attn.qkv", QKV }, \
+    { "double_blocks.#.txt_attn.qkv", TEXT_QKV }, \
+    { "double_blocks.#.img_attn.proj", .ours = { DUAL "attn.to_out.0" } }, \
+    { "double_blocks.#.txt_attn.proj", .ours = { DUAL "attn.to_add_out" } }, \
+    { "double_blocks.#.img_mlp.0", .ours = { DUAL "ff.net.0.proj" } }, \
+    { "double_blocks.#.img_mlp.2", .ours = { DUAL "ff.net.2" } }, \
+    { "double_blocks.#.txt_mlp.0", .ours = { DUAL "ff_context.net.0.proj" } }, \
+    { "double_blocks.#.txt_mlp.2", .ours = { DUAL "ff_context.net.2" } }, \
+    { "single_blocks.#.linear1", LINEAR1 }, \
+    { "single_blocks.#.linear2", .ours = { SINGLE "proj_out" } }, \
+    { "img_in", .ours = { "x_embedder" } }, \
+    { "txt_in", .ours = { "context_embedder" } }, \
+    { "final_layer.linear", .ours = { "proj_out" } }, \
+    NORM("double_blocks.#.img_attn.norm.query_norm", DUAL "attn.norm_q"), \
+    NORM("double_blocks.#.img_attn.norm.key_norm", DUAL "attn.norm_k"), \
+    NORM("double_blocks.#.txt_attn.norm.query_norm", DUAL "attn.norm_added_q"), \
+    NORM("double_blocks.#.txt_attn.norm.key_norm", DUAL "attn.norm_added_k"), \
+    NORM("single_blocks.#.norm.query_norm", SINGLE "attn.norm_q"), \
+    NORM("single_blocks.#.norm.key_norm", SINGLE "attn.norm_k")
+
+/* A LoRA of norm_out.linear keeps this name: the first authors' final_layer.adaLN_modulation.1 has
+ * shift before scale. */
 const vtrain_rename flux_names[] = {
-    { "double_blocks.#.img_attn.qkv", QKV },
-    { "double_blocks.#.txt_attn.qkv", TEXT_QKV },
-    { "double_blocks.#.img_attn.proj", .ours = { DUAL "attn.to_out.0" } },
-    { "double_blocks.#.txt_attn.proj", .ours = { DUAL "attn.to_add_out" } },
+    SHARED,
     { "double_blocks.#.img_mod.lin", .ours = { DUAL "norm1.linear" } },
     { "double_blocks.#.txt_mod.lin", .ours = { DUAL "norm1_context.linear" } },
-    { "double_blocks.#.img_mlp.0", .ours = { DUAL "ff.net.0.proj" } },
-    { "double_blocks.#.img_mlp.2", .ours = { DUAL "ff.net.2" } },
-    { "double_blocks.#.txt_mlp.0", .ours = { DUAL "ff_context.net.0.proj" } },
-    { "double_blocks.#.txt_mlp.2", .ours = { DUAL "ff_context.net.2" } },
-    { "single_blocks.#.linear1", LINEAR1 },
-    { "single_blocks.#.linear2", .ours = { SINGLE "proj_out" } },
     { "single_blocks.#.modulation.lin", .ours = { SINGLE "norm.linear" } },
     { "time_in.in_layer", .ours = { TIMES "timestep_embedder.linear_1" } },
     { "time_in.out_layer", .ours = { TIMES "timestep_embedder.linear_2" } },
@@ -40,16 +51,18 @@ const vtrain_rename flux_names[] = {
     { "guidance_in.out_layer", .ours = { TIMES "guidance_embedder.linear_2" } },
     { "vector_in.in_layer", .ours = { TIMES "text_embedder.linear_1" } },
     { "vector_in.out_layer", .ours = { TIMES "text_embedder.linear_2" } },
-    { "img_in", .ours = { "x_embedder" } },
-    { "txt_in", .ours = { "context_embedder" } },
-    { "final_layer.linear", .ours = { "proj_out" } },
     VTRAIN_SWAPPED_HEAD("weight"), VTRAIN_SWAPPED_HEAD("bias"),
-    NORM("double_blocks.#.img_attn.norm.query_norm", DUAL "attn.norm_q"),
-    NORM("double_blocks.#.img_attn.norm.key_norm", DUAL "attn.norm_k"),
-    NORM("double_blocks.#.txt_attn.norm.query_norm", DUAL "attn.norm_added_q"),
-    NORM("double_blocks.#.txt_attn.norm.key_norm", DUAL "attn.norm_added_k"),
-    NORM("single_blocks.#.norm.query_norm", SINGLE "attn.norm_q"),
-    NORM("single_blocks.#.norm.key_norm", SINGLE "attn.norm_k"),
+    { 0 }
+};
+
+#define GUIDANCE "distilled_guidance_layer."
+const vtrain_rename chroma_names[] = {
+    SHARED,
+    { GUIDANCE "in_proj", .ours = { GUIDANCE "in_proj" } },
+    { GUIDANCE "out_proj", .ours = { GUIDANCE "out_proj" } },
+    { GUIDANCE "layers.#.in_layer", .ours = { GUIDANCE "layers.#.linear_1" } },
+    { GUIDANCE "layers.#.out_layer", .ours = { GUIDANCE "layers.#.linear_2" } },
+    NORM(GUIDANCE "norms.#", GUIDANCE "norms.#"),
     { 0 }
 };
 
@@ -88,35 +101,74 @@ const vtrain_rename flux_diffsynth_names[] = {
 
 /* ---- a file of the first authors ---- */
 
-int flux_convert(cJSON **config, const cJSON *theirs, const vt_source *src, vc_err *err)
+/* A field whose value is the size of an axis of a tensor, or with axis -1 the number of a kind's
+ * blocks, of which `tensor` is a format. */
+typedef struct sized { const char *field, *tensor; int axis; } sized;
+
+#define SHARED_SIZES \
+    { "in_channels", "img_in.weight", 1 }, { "out_channels", "final_layer.linear.weight", 0 }, \
+    { "joint_attention_dim", "txt_in.weight", 1 }, \
+    { "num_layers", "double_blocks.%d.img_mlp.0.weight", -1 }, \
+    { "num_single_layers", "single_blocks.%d.linear1.weight", -1 }
+
+static const sized flux_sizes[] = {
+    SHARED_SIZES, { "pooled_projection_dim", "vector_in.in_layer.weight", 1 }, { NULL, NULL, 0 }
+};
+static const sized chroma_sizes[] = {
+    SHARED_SIZES, { "approximator_hidden_dim", GUIDANCE "in_proj.weight", 0 },
+    { "approximator_num_channels", GUIDANCE "in_proj.weight", 1 },
+    { "approximator_layers", GUIDANCE "layers.%d.in_layer.weight", -1 }, { NULL, NULL, 0 }
+};
+
+static bool add_sizes(cJSON *o, const sized *row, const vt_source *src)
 {
-    (void)theirs;                             /* there is no such file: all facts are in sizes */
+    bool ok = true;
+    for (; ok && row->field; row++) {
+        const int64_t n = row->axis < 0 ? vtrain_blocks_in(src, row->tensor)
+                                        : vtrain_size_in(src, row->tensor, row->axis);
+        ok = cJSON_AddNumberToObject(o, row->field, (double)n);
+    }
+    return ok;
+}
+
+/* There is no config.json: all facts are in sizes. */
+static int convert(cJSON **config, const vt_source *src, const char *class, const sized *sizes,
+                   const char *is, vc_err *err)
+{
     int64_t width = vtrain_size_in(src, "img_in.weight", 0);
     int64_t head = vtrain_size_in(src, "double_blocks.0.img_attn.norm.query_norm.scale", 0);
     if (head < 16 || head % 16 || width % head)
         return vc_fail(err, VC_EFORMAT, "img_in.weight has %lld rows, and the queries' norm has "
-                       "%lld numbers: this is no FLUX.1", (long long)width, (long long)head);
-    const struct { const char *name; int64_t value; } fields[] = {
-        { "num_attention_heads", width / head }, { "attention_head_dim", head },
-        { "in_channels", vtrain_size_in(src, "img_in.weight", 1) },
-        { "out_channels", vtrain_size_in(src, "final_layer.linear.weight", 0) },
-        { "joint_attention_dim", vtrain_size_in(src, "txt_in.weight", 1) },
-        { "pooled_projection_dim", vtrain_size_in(src, "vector_in.in_layer.weight", 1) },
-        { "num_layers", vtrain_blocks_in(src, "double_blocks.%d.img_mod.lin.weight") },
-        { "num_single_layers", vtrain_blocks_in(src, "single_blocks.%d.linear1.weight") },
-    };
+                       "%lld numbers: this is no %s", (long long)width, (long long)head, is);
     const int axes[3] = { (int)head / 8, (int)head / 16 * 7, (int)head / 16 * 7 };
-    bool guidance = vtrain_size_in(src, "guidance_in.in_layer.weight", 0) > 0;
     cJSON *o = cJSON_CreateObject();
-    bool ok = cJSON_AddStringToObject(o, "_class_name", FLUX_CLASS) &&
-              cJSON_AddBoolToObject(o, "guidance_embeds", guidance) &&
-              cJSON_AddItemToObject(o, "axes_dims_rope", cJSON_CreateIntArray(axes, 3));
-    for (size_t i = 0; ok && i < sizeof fields / sizeof *fields; i++)
-        ok = cJSON_AddNumberToObject(o, fields[i].name, (double)fields[i].value);
-    if (!ok) {
+    if (!cJSON_AddStringToObject(o, "_class_name", class) ||
+        !cJSON_AddItemToObject(o, "axes_dims_rope", cJSON_CreateIntArray(axes, 3)) ||
+        !cJSON_AddNumberToObject(o, "num_attention_heads", (double)(width / head)) ||
+        !cJSON_AddNumberToObject(o, "attention_head_dim", (double)head) ||
+        !add_sizes(o, sizes, src)) {
         cJSON_Delete(o);
         return vc_no_memory(err);
     }
     *config = o;
     return 0;
+}
+
+int flux_convert(cJSON **config, const cJSON *theirs, const vt_source *src, vc_err *err)
+{
+    const bool guidance = vtrain_size_in(src, "guidance_in.in_layer.weight", 0) > 0;
+    (void)theirs;
+    int rc = convert(config, src, FLUX_CLASS, flux_sizes, "FLUX.1", err);
+    if (!rc && !cJSON_AddBoolToObject(*config, "guidance_embeds", guidance)) {
+        cJSON_Delete(*config);
+        *config = NULL;
+        rc = vc_no_memory(err);
+    }
+    return rc;
+}
+
+int chroma_convert(cJSON **config, const cJSON *theirs, const vt_source *src, vc_err *err)
+{
+    (void)theirs;
+    return convert(config, src, CHROMA_CLASS, chroma_sizes, "Chroma", err);
 }

@@ -83,6 +83,8 @@ static const struct { const char *class, *config; } models[] = {
       "\"num_refiner_text_blocks\":1,\"axes_dims_rope\":[4,2,2]}" },
     { "Flux2Transformer2DModel", "{" HEADS "8,\"num_layers\":1,\"num_single_layers\":1,"
       "\"joint_attention_dim\":8,\"axes_dims_rope\":[2,2,2,2]}" },
+    { "ChromaTransformer2DModel", "{" HEADS "8,\"num_layers\":1,\"num_single_layers\":1,"
+      "\"joint_attention_dim\":8,\"approximator_hidden_dim\":8,\"axes_dims_rope\":[4,2,2]}" },
     { "FluxTransformer2DModel", "{" HEADS "8,\"num_layers\":1,\"num_single_layers\":1,"
       "\"joint_attention_dim\":8,\"pooled_projection_dim\":8,\"guidance_embeds\":true,"
       "\"axes_dims_rope\":[4,2,2]}" },
