@@ -155,6 +155,12 @@ static const vc_first flux_first = {
               { "transformer", "flux1-schnell.safetensors" }, { "vae", "ae.safetensors" } }
 };
 
+static const vc_first chroma_first = {
+    .class = "Chroma", .type = { { .type = "", .pipeline = "ChromaPipeline" } },
+    .part = { { "transformer", "Chroma1-HD.safetensors" },
+              { "transformer", "Chroma1-Base.safetensors" }, { "vae", "ae.safetensors" } }
+};
+
 static const vc_first flux2_first = {
     .class = "Flux2", .type_field = "model_type",
     .type = { { .type = "klein", .pipeline = "Flux2KleinPipeline" },
@@ -308,6 +314,14 @@ static const vc_family families[] = {
       .text = { { .class = "Qwen3VLModel", .max_length = 512, .template = qwen_template,
                   .crop = 34, .tail = 5, .masked = true,
                   .taps = { 2, 5, 8, 11, 14, 17, 20, 23, 26, 29, 32, 35 } } } },
+    { .name = "chroma", SIZES(16, 1, 8, 2, 1), .max_frames = 1, .by_model = true,
+      .transformer = "ChromaTransformer2DModel", .first = &chroma_first,
+      .pipeline = { { .class = "ChromaPipeline", .versions = "chroma",
+                      .sigmas = VC_SIGMAS_EVEN_EULER } },
+      .moments = true, .dtype = VC_BF16,
+      .vae = "AutoencoderKL", .channels = 16, .scaling = 0.3611, .shift = 0.1159,
+      .text = { { .class = "T5EncoderModel", .max_length = 512, .masked = true, .unpadded = true,
+                  .padding = 1, .width_field = "joint_attention_dim" } } },
     { .name = "flux2", SIZES(16, 1, 16, 1, 1), .max_frames = 1,
       .transformer = "Flux2Transformer2DModel", .first = &flux2_first,
       .pipeline = { { .class = "Flux2KleinPipeline",

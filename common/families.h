@@ -69,6 +69,9 @@ typedef struct vc_text {
                                           * them: what that left alone keeps its key */
     bool masked;                         /* the transformer never sees rows of padding, */
     bool unpadded;                       /* nor do the encoder's tokens, whose states then differ */
+    int padding;                         /* with both: so many rows of padding behind a prompt are
+                                          * seen by the transformer, though not by the encoder's
+                                          * tokens; a prompt of max_length has none */
     bool pooled_only;                    /* it reads no states of tokens */
     const char *width_field;             /* the integer of transformer/config.json with the width of
                                           * these states (or pooled vectors); or NULL */

@@ -51,7 +51,9 @@ typedef struct text_rule {
                                       * that changed nothing */
     bool pooled_only;                /* the transformer reads no states of tokens */
     bool masked;                     /* nor those of padding, which are not stored */
-    bool unpadded;                   /* the encoder gets no padding either */
+    bool unpadded;                   /* the encoder gets no padding either, */
+    int padding;                     /* but for so many rows behind a prompt, which no other row
+                                      * sees and whose states are stored */
     int interleave;                  /* every interleave-th state of a text's picture is stored in
                                       * front of the prompt's; 0: texts have no picture */
     const char *each;                /* in front of the prompt, within the template, for each of a

@@ -267,6 +267,7 @@ static text_rule rule_of(const vprep *p, int slot, int max_length)
                        .skip = t->skip, .clean = t->clean, .stripped = t->stripped,
                        .pooled_only = t->pooled_only,
                        .uncleaned = t->uncleaned, .masked = t->masked, .unpadded = t->unpadded,
+                       .padding = t->padding,
                        .interleave = t->picture ? p->encoders.interleave : 0,
                        .each = edits ? t->each : NULL };
     if (rule.each)

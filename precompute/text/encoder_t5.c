@@ -1,11 +1,13 @@
-/* encoder_t5.c - prompts through T5 v1.1 (CogVideoX, LTX, FLUX) and UMT5 (Wan): see prompt.h.
+/* encoder_t5.c - prompts through T5 v1.1 (CogVideoX, LTX, FLUX, Chroma) and UMT5 (Wan): see prompt.h.
  *
  * The pipelines of CogVideoX, LTX-Video and FLUX pass no mask to T5: tokens attend to the padding,
  * which changes every state. States of padding are stored too, except for LTX-Video, whose
  * transformer masks the padding (text_rule.masked).
  * Wan and LTX-Video from 0.9.5 on (text_rule.unpadded) mask the padding's keys and use the states
  * of the prompt alone. Positions are relative, so these states do not depend on padding, and the
- * prompt is encoded without padding. */
+ * prompt is encoded without padding.
+ * Chroma does so too, and uses the state of one row of padding (text_rule.padding), which sees the
+ * prompt and not itself. */
 #include "precompute/text/prompt.h"
 #include "precompute/text/stack.h"
 #include "precompute/text/t5.h"

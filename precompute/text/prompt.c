@@ -348,12 +348,18 @@ int text_open(text_enc **out, const text_class *class, const encoder_opts *o, te
 
 /* ---- a text ---- */
 
+/* The rows of a prompt of n tokens before its padding: those and the rule's rows of padding. */
+static int rows_of(const text_enc *t, int n)
+{
+    return n + t->rule.padding < t->length ? n + t->rule.padding : t->length;
+}
+
 /* Describes the result of prompt i, of n tokens before the padding, whose states begin at row `at`.
  * VC_EINVAL: nothing is left. */
 static int result_of(const text_enc *t, int i, int n, size_t at, text_result *r, vc_err *err)
 {
     const size_t width = (size_t)t->width;
-    const int stored = t->masked || t->rule.masked ? n : t->length;
+    const int stored = t->masked || t->rule.masked ? rows_of(t, n) : t->length;
 
     if (stored <= t->rule.crop)
         return vc_fail(err, VC_EINVAL, "a text of %d tokens, of which %d are cropped", stored,
@@ -387,7 +393,7 @@ static void pad_in_front(text_enc *t, int i, int n)
 static text_ids used_of(text_enc *t, int i, int n)
 {
     if (!t->front)
-        return (text_ids){ ids_of(t, i), t->masked ? n : t->length, n, 0 };
+        return (text_ids){ ids_of(t, i), t->masked ? rows_of(t, n) : t->length, n, 0 };
     pad_in_front(t, i, n);
     return (text_ids){ ids_of(t, i) + t->length - n, n, 0, t->length - n };
 }
@@ -516,6 +522,8 @@ vf_key text_prompt_key(const text_info *info, vc_dtype precision, vc_dtype store
         vf_hasher_int(&h, "masked", 1);
     if (rule->unpadded)
         vf_hasher_int(&h, "unpadded", 1);
+    if (rule->padding)
+        vf_hasher_int(&h, "padding", rule->padding);
     if (rule->interleave)
         vf_hasher_int(&h, "interleave", rule->interleave);
     if (rule->each && in->pictures)

@@ -23,6 +23,7 @@ typedef struct layer {
 struct t5 {
     config c;
     text_stack s;
+    bool hides;                                   /* no token sees padding */
     vt_tensor *embed, *norm;                      /* [V,D], [D] */
     layer *layer;                                 /* [layers] */
 };
@@ -181,6 +182,7 @@ int t5_open(t5 **out, const encoder_opts *o, const char *model_type, vf_key *fin
         t5_close(m);
         return rc;
     }
+    m->hides = o->text.unpadded;
     *fingerprint = fingerprint_of(&m->c, o->weights);
     *out = m;
     return 0;
@@ -256,15 +258,26 @@ static vt_tensor *norm(vt_ctx *g, const config *c, vt_tensor *x, vt_tensor *w)
     return vt_cast(g, vt_rms_norm(g, x, w, (float)c->eps), vt_compute(g));
 }
 
-/* x [1,total,D] + attention of the norm of x; bias [H,n,n] of each text */
+/* i32 [1]: the number of keys of each text that has padding which no token sees; else NULL */
+static void seen_of(const t5 *m, const text_ids *t, int texts, vt_tensor **seen)
+{
+    for (int i = 0; i < texts; i++) {
+        const int32_t keys = t[i].seen;
+        seen[i] = m->hides && keys && keys < t[i].n
+                  ? vt_from_host(m->s.g, VC_I32, 1, (int64_t[]){ 1 }, &keys, VC_I32) : NULL;
+    }
+}
+
+/* x [1,total,D] + attention of the norm of x; bias [H,n,n] and seen of each text */
 static vt_tensor *attend(vt_ctx *g, const config *c, const layer *w, vt_tensor *x,
-                         const text_ids *t, int texts, vt_tensor *const *bias)
+                         const text_ids *t, int texts, vt_tensor *const *bias,
+                         vt_tensor *const *seen)
 {
     vt_tensor *y = norm(g, c, x, w->norm1);
     vt_tensor *q = text_heads(g, vt_linear(g, y, &w->q), c->heads);
     vt_tensor *k = text_heads(g, vt_linear(g, y, &w->k), c->heads);
     vt_tensor *v = text_heads(g, vt_linear(g, y, &w->v), c->heads);
-    vt_tensor *o = text_attention(g, q, k, v, t, texts, bias, NULL, NULL,
+    vt_tensor *o = text_attention(g, q, k, v, t, texts, bias, seen, NULL,
                                   &(vt_attn){ .scale = 1.0f });
 
     return vt_add(g, x, vt_linear(g, o, &w->o));
@@ -285,13 +298,14 @@ static vt_tensor *forward(const t5 *m, const int32_t *ids, const text_ids *t, in
 {
     vt_ctx *g = m->s.g;
     const config *c = &m->c;
-    vt_tensor *bias[TEXT_BATCH];
+    vt_tensor *bias[TEXT_BATCH], *seen[TEXT_BATCH];
     int most = t->n;
 
     for (int i = 1; i < texts; i++)
         most = t[i].n > most ? t[i].n : most;
     vt_tensor *of_distance = buckets(g, most);
     bias_of(g, m->layer[0].table, of_distance, t, texts, bias);
+    seen_of(m, t, texts, seen);
 
     vt_scope s = vt_scope_begin(g);               /* its end frees the tensors of each half */
     vt_tensor *x = vt_from_host(g, VC_I32, 2, (int64_t[]){ 1, text_total(t, texts) }, ids, VC_I32);
@@ -300,7 +314,7 @@ static vt_tensor *forward(const t5 *m, const int32_t *ids, const text_ids *t, in
         const layer *w = &m->layer[i];
         if (i > 0 && c->own_tables)
             bias_of(g, w->table, of_distance, t, texts, bias);
-        x = attend(g, c, w, x, t, texts, bias);
+        x = attend(g, c, w, x, t, texts, bias, seen);
         vt_scope_end(g, s, 1, &x);
         x = feed(g, c, w, x);
         vt_scope_end(g, s, 1, &x);

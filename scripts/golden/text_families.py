@@ -1,18 +1,19 @@
 """Prompts through the text encoders of families as diffusers' pipelines run them: HunyuanVideo's
 two (template, crop, mask; pooled), Qwen-Image's (template, crop, mask), Wan's (cleaned, mask),
 FLUX's two (pooled, equal to HunyuanVideo's; all tokens), LTX-Video's before 0.9.5 (states of
-padding dropped) and from then on (mask), Z-Image's (chat template, mask), and FLUX.2's (klein: an
-empty thought, states of three layers and of padding; dev: padding in front, and in `right_1` that
-of the prompt 1 with padding behind).
+padding dropped) and from then on (mask), Chroma's (mask, and a row of padding), Z-Image's (chat
+template, mask), and FLUX.2's (klein: an empty thought, states of three layers and of padding; dev:
+padding in front, and in `right_1` that of the prompt 1 with padding behind).
 
-`hunyuanvideo-llama`, `hunyuanvideo-clip`, `qwen-image-text`, `wan-text`, `flux-t5`, `ltx-text`,
-`ltx-condition-text`, `z-image-text`, `krea2-text`, `flux2-text` and `flux2-dev-text` hold a tiny
-encoder and its `tokenizer` (tokenizer.json) each, and of every prompt `prompts` [i]: `ids_i` and
-`mask_i` as the encoder got them, padded, and the pipeline's result: `states_i` [n,D], the rows that
-its mask leaves, or `pooled_i` [D]. `template` is the pipeline's own, or what the tokenizer makes of
-its `chat_template`, which has the parts of Qwen3's or Mistral's that a single prompt reaches.
+`hunyuanvideo-llama`, `hunyuanvideo-clip`, `qwen-image-text`, `wan-text`, `flux-t5`, `chroma-t5`,
+`ltx-text`, `ltx-condition-text`, `z-image-text`, `krea2-text`, `flux2-text` and `flux2-dev-text`
+hold a tiny encoder and its `tokenizer` (tokenizer.json) each, and of every prompt `prompts` [i]:
+`ids_i` and `mask_i` as the encoder got them, padded, and the pipeline's result: `states_i` [n,D],
+the rows that its mask leaves, or `pooled_i` [D]. `template` is the pipeline's own, or what the
+tokenizer makes of its `chat_template`, which has the parts of Qwen3's or Mistral's that a single
+prompt reaches.
 
-Of the 100 captions `captions`, most of them odd, those four hold `caption_ids` [100,512] and
+Of the 100 captions `captions`, most of them odd, `chroma-t5` and the last four hold `caption_ids` [100,512] and
 `caption_sums` [100,D]: the sums of a caption's states, row i times `row_weights` [i].
 
 The tokenizers are unigram models. Like a real one, a decoder's tokenizer has one piece for each
@@ -26,7 +27,7 @@ import tempfile
 
 import torch
 import transformers
-from diffusers import (Flux2KleinPipeline, Flux2Pipeline, FluxPipeline, HunyuanVideoPipeline,
+from diffusers import (ChromaPipeline, Flux2KleinPipeline, Flux2Pipeline, FluxPipeline, HunyuanVideoPipeline,
                        Krea2Pipeline, LTXConditionPipeline, LTXPipeline, QwenImagePipeline,
                        WanPipeline, ZImagePipeline)
 from diffusers.pipelines.flux2 import pipeline_flux2
@@ -226,6 +227,27 @@ def flux(out, pooled_of_clip):
         assert torch.equal(pooled[0], pooled_of_clip[i])
     golden.save(out / "flux-t5.safetensors", t, config=model_2.config.to_dict(),
                 weights=weights_2, tokenizer=text_2, prompts=json.dumps(PROMPTS))
+
+
+def chroma(out):
+    model, weights, text, tok = t5("T5", 16)
+    pipe = ChromaPipeline(scheduler=None, vae=None, text_encoder=model, tokenizer=tok,
+                          transformer=None)
+
+    def encode(prompt):
+        states, _, mask, *_ = pipe.encode_prompt(prompt, device="cpu",
+                                                 do_classifier_free_guidance=False)
+        return states[0][mask[0].bool()]
+
+    def tokens(prompt):
+        return ids_of(tok, prompt, 512)
+    t, prompts = many(tokens, encode), PROMPTS + ODD
+    for i, prompt in enumerate(prompts):
+        t[f"ids_{i}"], t[f"mask_{i}"] = tokens(prompt)
+        t[f"states_{i}"] = encode(prompt)
+        assert len(t[f"states_{i}"]) == min(t[f"mask_{i}"].sum() + 1, 512)
+    golden.save(out / "chroma-t5.safetensors", t, config=model.config.to_dict(), weights=weights,
+                tokenizer=text, prompts=json.dumps(prompts), captions=json.dumps(captions()))
 
 
 def ltx(out, name, pipeline, length):
@@ -439,6 +461,7 @@ def make(out):
     qwen_image(out)
     wan(out)
     flux(out, pooled)
+    chroma(out)
     ltx(out, "ltx-text", LTXPipeline, 128)
     ltx(out, "ltx-condition-text", LTXConditionPipeline, 256)
     z_image(out)

@@ -1,5 +1,5 @@
 /* test_text_families.c - the rows of common/families.c encode prompts like diffusers' pipelines
- * (tests/golden/hunyuanvideo-*, qwen-image-text, wan-text, flux-t5, ltx-*text, z-image-text,
+ * (tests/golden/hunyuanvideo-*, qwen-image-text, wan-text, flux-t5, chroma-t5, ltx-*text, z-image-text,
  * flux2-text, flux2-dev-text): template, crop, mask, cleaning and pooled states; and the crops fit
  * real tokenizers (where VLT_TEST_DATA is set). test_text_keys.c has the keys of these texts. */
 #include <setjmp.h>
@@ -102,6 +102,7 @@ static void equals_pipelines(void **state)
         { "wan-text", "wan2.1", "<pad>", 0, &text_umt5, 32, SHARP, NULL },
         { "hunyuanvideo-clip", "flux", "<|endoftext|>", 0, &text_clip, 32, 1, NULL },
         { "flux-t5", "flux", "<pad>", 1, &text_t5, 16, SHARP, NULL },
+        { "chroma-t5", "chroma", "<pad>", 0, &text_t5, 16, SHARP, NULL },
         { "ltx-text", "ltx-video", "<pad>", 0, &text_t5, 16, SHARP, "LTXPipeline" },
         { "ltx-text", "ltx-video", "<pad>", 0, &text_t5, 16, SHARP, "LTXImageToVideoPipeline" },
         { "ltx-condition-text", "ltx-video", "<pad>", 0, &text_t5, 16, SHARP,
@@ -174,6 +175,7 @@ static void same_caption(const tf_fixture *f, int i, const text_result *r)
 static void equals_on_captions(void **state)
 {
     static const slot_row rows[] = {
+        { "chroma-t5", "chroma", "<pad>", 0, &text_t5, 16, SHARP, NULL },
         { "z-image-text", "z-image", "<|endoftext|>", 0, &text_qwen3, 32, 1, NULL },
         { "krea2-text", "krea2", "<|endoftext|>", 0, &text_qwen3_vl, 192, 1, NULL },
         { "flux2-text", "flux2", "<|endoftext|>", 0, &text_qwen3_whole, 48, 1, NULL },

@@ -128,6 +128,7 @@ text_rule tf_pipeline_rule(const char *family, const char *pipeline, int slot)
                         .lead = t->lead, .tail = t->tail, .chat = t->chat, .without = t->without,
                         .skip = t->skip, .clean = t->clean, .uncleaned = t->uncleaned,
                         .masked = t->masked, .unpadded = t->unpadded,
+                        .padding = t->padding,
                         .pooled_only = t->pooled_only };
     memcpy(rule.taps, t->taps, sizeof rule.taps);
     return rule;
