@@ -10,16 +10,17 @@ OUT has all parts, as vprep and vtrain read them, unless --parts names fewer. SI
 (latent_concat), skyreels-i2v; of LTX-Video ltx-2b, ltx-13b; of LTX-2 ltx-2.0, ltx-2.3 (without the
 autoencoder of sound and the vocoder); of Wan 2.1 wan-1.3b, wan-14b; of FLUX.1 flux-dev,
 flux-schnell; of FLUX.2 flux2-klein-4b, flux2-klein-9b, flux2-dev; qwen is Qwen-Image, z-image is
-Z-Image, krea2 is Krea 2; qwen-edit-toy is Qwen-Image-Edit's (Plus) with its processor; ltx-2-toy,
-z-image-toy, krea2-toy, flux2-toy, flux2-dev-toy and qwen-edit-toy are as small as a demonstration
-needs. Names and shapes are those of diffusers and transformers (instantiated without memory),
-values are uniform with a spread that keeps activations near 1. Large parts are sharded at 5 GB as
-the hub has them, and a piece of a tensor is in memory at a time. T5-XXL in bf16 takes 9.5 GB,
-LLaMA-3-8B 15 GB, the transformers of FLUX.2 klein 7.8 and 18.2 GB, Z-Image 12.3 GB, of FLUX.1 23.8
-GB, HunyuanVideo and Krea 2 25.6 GB each, Wan 14B 28.6 GB, LTX-2 38 GB (its Gemma 3 another 23.5
-GB), Qwen-Image 40.9 GB and FLUX.2-dev 64.4 GB and 47 GB for its text: delete OUT afterwards. With
---sparse all values are zeros that take no space on the disk, for vtrain --dry_run. The tokenizer is
---tokenizer (spiece.model, or LLaMA's tokenizer.json), else a tiny one.
+Z-Image, krea2 is Krea 2, chroma is Chroma; qwen-edit-toy is Qwen-Image-Edit's (Plus) with its
+processor; ltx-2-toy, z-image-toy, chroma-toy, krea2-toy, flux2-toy, flux2-dev-toy and qwen-edit-toy
+are as small as a demonstration needs. Names and shapes are those of diffusers and transformers
+(instantiated without memory), values are uniform with a spread that keeps activations near 1. Large
+parts are sharded at 5 GB as the hub has them, and a piece of a tensor is in memory at a time.
+T5-XXL in bf16 takes 9.5 GB, LLaMA-3-8B 15 GB, the transformers of FLUX.2 klein 7.8 and 18.2 GB,
+Z-Image 12.3 GB, Chroma 17.8 GB, of FLUX.1 23.8 GB, HunyuanVideo and Krea 2 25.6 GB each, Wan 14B
+28.6 GB, LTX-2 38 GB (its Gemma 3 another 23.5 GB), Qwen-Image 40.9 GB and FLUX.2-dev 64.4 GB and 47
+GB for its text: delete OUT afterwards. With --sparse all values are zeros that take no space on the
+disk, for vtrain --dry_run. The tokenizer is --tokenizer (spiece.model, or LLaMA's tokenizer.json),
+else a tiny one.
 """
 import argparse
 import copy
@@ -78,6 +79,10 @@ SIZES = {
     "z-image": ("z-image", dict(n_layers=30)),
     "z-image-toy": ("z-image-toy", dict(n_layers=2, n_refiner_layers=1, dim=96, n_heads=3,
                                         n_kv_heads=3, cap_feat_dim=64, axes_dims=(8, 12, 12))),
+    "chroma": ("chroma", dict(num_layers=19, num_single_layers=38)),
+    "chroma-toy": ("chroma-toy", dict(
+        num_layers=1, num_single_layers=2, num_attention_heads=3, attention_head_dim=32,
+        joint_attention_dim=64, axes_dims_rope=(8, 12, 12), approximator_hidden_dim=64)),
     "krea2": ("krea2", dict(num_layers=28)),
     "krea2-toy": ("krea2-toy", dict(
         num_layers=2, num_attention_heads=4, num_key_value_heads=2, attention_head_dim=32,
@@ -98,6 +103,8 @@ SIZES = {
 
 T5 = ("T5EncoderModel", dict(d_model=4096, d_ff=10240, d_kv=64, num_heads=64, vocab_size=32128,
                              feed_forward_proj="gated-gelu", tie_word_embeddings=False))
+T5_TOY = ("T5EncoderModel", dict(T5[1], d_model=64, d_ff=128, d_kv=16, num_heads=4, num_layers=2,
+                                 vocab_size=512))
 LLAMA = ("LlamaModel", dict(hidden_size=4096, intermediate_size=14336, num_attention_heads=32,
                             num_key_value_heads=8, vocab_size=128320, rms_norm_eps=1e-5,
                             rope_parameters=dict(rope_type="default", rope_theta=5e5)))
@@ -315,6 +322,14 @@ FAMILIES["flux2-toy"] = dict(
 FAMILIES["flux2-dev-toy"] = dict(FAMILIES["flux2-dev"],
                                  vae_config=FAMILIES["flux2-toy"]["vae_config"],
                                  text={"text_encoder": MISTRAL3_TOY})
+FAMILIES["chroma"] = dict(
+    FAMILIES["flux"], pipeline=lambda size: "ChromaPipeline",
+    transformer="ChromaTransformer2DModel",
+    scheduler_config=lambda size: dict(shift=3.0, use_dynamic_shifting=True),
+    text={"text_encoder": T5}, tokenizer={"tokenizer": "T5Tokenizer"},
+    tokenizer_golden="chroma-t5")
+FAMILIES["chroma-toy"] = dict(FAMILIES["chroma"], vae_config=toy_vae,
+                              text={"text_encoder": T5_TOY})
 FAMILIES["krea2"] = dict(
     FAMILIES["qwen-image"], pipeline=lambda size: "Krea2Pipeline",
     transformer="Krea2Transformer2DModel", text={"text_encoder": QWEN3_VL},

@@ -56,7 +56,7 @@ static void pipelines_are_unique(void **state)
             assert_true(n < 64);
             seen[n++] = f->pipeline[i].class;
         }
-    assert_int_equal(n, 33);
+    assert_int_equal(n, 34);
 }
 
 static void encoders_of_families(void **state)
@@ -79,6 +79,8 @@ static void encoders_of_families(void **state)
     assert_true(p.vae == &vae_wan && p.text[0] == &text_umt5 && p.is->text[0].clean);
     assert_int_equal(prep_family_by_vae(&p, "AutoencoderKLQwenImage", 1, &err), 0);
     assert_true(p.vae == &vae_qwen_image && p.text[0] == &text_qwen2_5_vl && !p.text[1]);
+    assert_int_equal(prep_family_by_version(&p, "chroma", &err), 0);
+    assert_true(p.vae == &vae_kl && p.text[0] == &text_t5 && !p.text[1]);
     assert_int_equal(prep_family_by_version(&p, "krea2", &err), 0);
     assert_true(p.vae == &vae_qwen_image && p.text[0] == &text_qwen3_vl && !p.text[1]);
     assert_int_equal(prep_family_by_vae(&p, "AutoencoderKLFlux2", 1, &err), 0);

@@ -51,6 +51,13 @@ has '"class":"T5EncoderModel"' flux.lmdb && has '"max_length":512,"width":16' fl
 check "show flux" 0 vlat show flux.lmdb 000000000000/000
 stdout_has 'pooled f16 \[32\]' && stdout_has 'prompt_embeds f16 \[512,16\]'
 
+pictures chroma ChromaPipeline 16
+has '"family": "chroma"' chroma.lmdb
+has '"class":"AutoencoderKL"' chroma.lmdb
+has '"class":"T5EncoderModel"' chroma.lmdb && has '"max_length":512,"width":16' chroma.lmdb
+check "show chroma" 0 vlat show chroma.lmdb 000000000000/000
+stdout_has 'prompt_embeds f16 \[[0-9]\{1,2\},16\]'
+
 pictures krea2 Krea2Pipeline 16
 has '"family": "krea2"' krea2.lmdb
 has '"class":"AutoencoderKLQwenImage"' krea2.lmdb

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # vtrain's predicted peak of memory is within 5 % of the real one for HunyuanVideo, LTX-Video,
-# Qwen-Image, Z-Image, Krea 2, FLUX.1, FLUX.2, Wan and CogVideoX, at a width of 512 and several
+# Qwen-Image, Z-Image, Chroma, Krea 2, FLUX.1, FLUX.2, Wan and CogVideoX, at a width of 512 and some
 # hundred tokens: LoRA and full finetune, with and without recomputation; for the built-in model on
 # a few samples, on many, and on two ranks; for LoRA's relatives; for bases in fewer bits. A limit
 # is kept by recomputation, also where the run is to recompute nothing.
@@ -62,6 +62,11 @@ need random_transformer zimage '{"_class_name": "ZImageTransformer2DModel", "n_l
     "n_refiner_layers": 1, "dim": 512, "n_heads": 4, "cap_feat_dim": 512}'
 need random_dataset z-image.lmdb 2 1 40 40 64 512 z-image
 runs z-image zimage
+need random_transformer chroma '{"_class_name": "ChromaTransformer2DModel", "num_layers": 2,
+    "num_single_layers": 2, "num_attention_heads": 4, "joint_attention_dim": 512,
+    "approximator_hidden_dim": 512}'
+need random_dataset chroma.lmdb 2 1 40 40 64 512 chroma
+runs chroma chroma
 need random_transformer krea2 '{"_class_name": "Krea2Transformer2DModel", "num_layers": 3,
     "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 1536,
     "text_hidden_dim": 128, "num_text_layers": 4, "text_num_attention_heads": 2,

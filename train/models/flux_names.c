@@ -16,7 +16,7 @@
 
 #define NORM(theirs_, ours_) { theirs_ ".scale", .ours = { ours_ ".weight" } }
 
-/* The names that FLUX.1 and Chroma share, then those of tensors of whole weights that no LoRA has. */
+/* The names that FLUX.1 and Chroma share, those of tensors that no LoRA has at the end. */
 #define SHARED \
     { "double_blocks.#.img_attn.qkv", QKV }, \
     { "double_blocks.#.txt_attn.qkv", TEXT_QKV }, \

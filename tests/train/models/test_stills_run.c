@@ -1,6 +1,7 @@
-/* test_stills_run.c - whole runs of the tiny transformers of Z-Image, Krea 2 and FLUX.2: validation
- * samples against diffusers' pipelines (tests/golden/samples-z-image, -turbo, samples-krea2,
- * samples-flux2, -distilled, -edit*), guided and not, and with reference pictures; traces. */
+/* test_stills_run.c - whole runs of the tiny transformers of Z-Image, Chroma, Krea 2 and FLUX.2:
+ * validation samples against diffusers' pipelines (tests/golden/samples-z-image, -turbo,
+ * samples-chroma, samples-krea2, samples-flux2, -distilled, -edit*), guided and not, and with
+ * reference pictures; traces. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,6 +34,13 @@ static toy zimage_toy(const char *path)
                   .vae = "AutoencoderKL", .scaling = 0.3611, .shift = 0.1159 };
 }
 
+static toy chroma_toy(const char *path)
+{
+    return (toy){ .path = path, .sample = zimage_pictures, .n = COUNT(zimage_pictures),
+                  .channels = 4, .width = 16, .encoders = 1, .family = "chroma",
+                  .vae = "AutoencoderKL", .scaling = 0.3611, .shift = 0.1159 };
+}
+
 static toy krea2_toy(const char *path)
 {
     return (toy){ .path = path, .sample = zimage_pictures, .n = COUNT(zimage_pictures),
@@ -52,7 +60,7 @@ static toy flux2_toy(const char *path)
 typedef struct row {
     toy (*toy_of)(const char *path);
     const char *model, *goldens[6], *steps, *guidance;
-    struct { const char *name; int nd; int64_t dim[5]; } traced[3];
+    struct { const char *name; int nd; int64_t dim[5]; } traced[4];
     const char *text;
     bool clean;                      /* the timestep is 1 - s, else s */
     bool numbered;                   /* the last of a prompt's four axes has the token's number */
@@ -60,13 +68,18 @@ typedef struct row {
 
 /* Z-Image's schedule is the family's, as the folder has no scheduler's file, and a guidance of 0 is
  * none. Krea 2 Turbo has a shift of its own, which --flow_shift gives. FLUX.2's shift of the levels
- * follows from the tokens and the steps of a sample. A model
- * folder without model_index.json has the pipeline of its transformer's class. */
+ * follows from the tokens and the steps of a sample. A model folder without model_index.json has
+ * the pipeline of its transformer's class. */
 static const row rows[] = {
     { .toy_of = zimage_toy, .model = "zimage",
       .goldens = { "samples-z-image", "samples-z-image-turbo" }, .steps = "50", .guidance = "5",
       .traced = { { "noisy_latents", 5, { 1, 4, 1, 4, 6 } } }, .text = "cap_feats",
       .clean = true },
+    { .toy_of = chroma_toy, .model = "chroma",
+      .goldens = { "samples-chroma", "samples-chroma-unguided" }, .steps = "35", .guidance = "5",
+      .traced = { { "hidden_states", 3, { 1, 2 * 3, 16 } }, { "img_ids", 2, { 2 * 3, 3 } },
+                  { "attention_mask", 2, { 1, 2 } } },
+      .text = "encoder_hidden_states" },
     { .toy_of = krea2_toy, .model = "krea2", .goldens = { "samples-krea2", "samples-krea2-turbo" },
       .steps = "28", .guidance = "4.5",
       .traced = { { "position_ids", 2, { 2 + 2 * 3, 3 } } },
@@ -128,7 +141,7 @@ static void traces(void **state)
 
 static int make(void **state)
 {
-    static const char *const names[] = { "zimage", "krea2", "flux2-klein", NULL };
+    static const char *const names[] = { "zimage", "chroma", "krea2", "flux2-klein", NULL };
     return pipeline_models_make(state, names);
 }
 
