@@ -115,6 +115,20 @@ static int decoder_open(AVCodecContext **out, const group *g, int *fill, vc_err 
     return r < 0 ? media_av_fail(err, r, "the %s decoder does not start", codec->name) : 0;
 }
 
+/* Data does not end with a zero, and the parser leaves the zeros of the next start code behind it. */
+static int add_ones(AVPacket *pkt)
+{
+    int n = pkt->size;
+
+    while (n && !pkt->data[n - 1])
+        n--;
+    pkt->size = n;
+    const int r = av_grow_packet(pkt, ONES);
+    if (r >= 0)
+        memset(pkt->data + n, 0xff, ONES);
+    return r;
+}
+
 /* Sends packet i of the group, or the end; its frame has the time i. Errors are left to the
  * comparison of frames. */
 static int send(AVCodecContext *dec, const group *g, int i, bool ones, vc_err *err)
@@ -126,8 +140,8 @@ static int send(AVCodecContext *dec, const group *g, int i, bool ones, vc_err *e
         pkt->pts = i;
         pkt->dts = AV_NOPTS_VALUE;
         pkt->flags &= AV_PKT_FLAG_KEY;
-        if (ones && i == g->n - 1 && (r = av_grow_packet(pkt, ONES)) >= 0)
-            memset(pkt->data + pkt->size - ONES, 0xff, ONES);
+        if (ones && i == g->n - 1)
+            r = add_ones(pkt);
     }
     if (i < g->n && (!pkt || r < 0)) {
         av_packet_free(&pkt);

@@ -12,6 +12,7 @@
 
 #include "precompute/media/media.h"
 #include "tests/lib/ok.h"
+#include "tests/precompute/media/clip_fit.h"
 #include "tests/precompute/media/media_clip.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
@@ -177,10 +178,47 @@ static void test_cut_before_join(void **state)
     }
 }
 
+/* The last picture of the first file fills its last packet. Without its last bytes it is refused, or
+ * still the same; whole it is given. */
+static void check_bytes(const char *args, int n)
+{
+    enum { MOST_BYTES = 8 };
+    pictures whole, p;
+
+    make("first.ts", 0, n, args);
+    make("second.ts", n, PICTURES, args);
+    pictures_read(&whole, "first.ts");
+    check_whole(&whole, "first.ts", n);
+    for (size_t bytes = 0; bytes <= MOST_BYTES; bytes++) {
+        clip_fit_last("first.ts", PACKET, 0, bytes, "fit.ts");
+        clip_join("fit.ts", "second.ts", "joined.ts");
+        check("joined.ts", &whole, n, bytes);
+    }
+    clip_fit_last("first.ts", PACKET, 0, 0, "fit.ts");
+    clip_join("fit.ts", "second.ts", "joined.ts");
+    pictures_read(&p, "joined.ts");
+    check_whole(&p, "joined.ts", n + PICTURES);
+    pictures_free(&p);
+    pictures_free(&whole);
+}
+
+static void test_bytes_before_join(void **state)
+{
+    (void)state;
+    if (!clip_have_ffmpeg() || !clip_have_encoder("libx265"))
+        skip();
+    for (size_t i = 0; i < COUNT(encodings); i++) {
+        check_bytes(encodings[i], 1);
+        check_bytes(encodings[i], 2);
+        check_bytes(encodings[i], PICTURES);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cut_at_end), cmocka_unit_test(test_cut_before_join),
+        cmocka_unit_test(test_bytes_before_join),
     };
     return cmocka_run_group_tests(tests, clip_setup_numbers, clip_teardown);
 }

@@ -14,6 +14,7 @@
 #include "precompute/media/internal.h"
 #include "precompute/media/media.h"
 #include "tests/lib/ok.h"
+#include "tests/precompute/media/clip_fit.h"
 #include "tests/precompute/media/media_clip.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
@@ -308,20 +309,6 @@ static void test_cut(void **state)
 
 /* ---- transport streams one after the other ---- */
 
-/* Writes the file `to`: `a` without its last bytes, then `b`. */
-static void join(const char *a, size_t less, const char *b, const char *to)
-{
-    size_t n, more;
-    uint8_t *p = clip_load(clip_path(a), &n), *q = clip_load(clip_path(b), &more);
-    n -= less;
-    p = realloc(p, n + more);
-    assert_non_null(p);
-    memcpy(p + n, q, more);
-    clip_save(clip_path(to), p, n + more);
-    free(p);
-    free(q);
-}
-
 static const struct { const char *encoder, *args, *b; bool reordered; } joins[] = {
     { "libx264", "-c:v libx264 -crf 12 -g 24 -bf 3", "", false },
     { "mpeg2video", "-c:v mpeg2video -q:v 2 -g 15 -bf 2", "", false },
@@ -349,69 +336,9 @@ static void test_joined(void **state)
         snprintf(args, sizeof args, "-vf trim=start_frame=60,setpts=PTS-STARTPTS %s %s",
                  joins[i].args, joins[i].b);
         clip_ffmpeg(clip_dir, args, "second.ts");
-        join("first.ts", 0, "second.ts", "joined.ts");
+        clip_join("first.ts", "second.ts", "joined.ts");
         check_order("joined.ts", 0, CLIP_FRAMES, joins[i].reordered);
     }
-}
-
-/* The first byte of the data of a packet at p. */
-static uint8_t *data_of(uint8_t *p)
-{
-    return p + 4 + (p[3] & 0x20 ? 1 + p[4] : 0);
-}
-
-/* Moves the stuffing of the last picture's last packet into the header in front of its data, where
- * the packets begin at `first` and end at `last`. */
-static void move_stuffing(uint8_t *first, uint8_t *last, size_t packet)
-{
-    enum { MOST = 1 << 16 };
-    uint8_t *all = malloc(MOST);
-    size_t n = 0, at = 0;
-
-    assert_non_null(all);
-    for (uint8_t *p = first; p <= last; p += packet) {
-        const size_t k = (size_t)(p + 188 - data_of(p));
-        assert_true(n + k + 188 < MOST);
-        memcpy(all + n, data_of(p), k);
-        n += k;
-    }
-    const bool clock = last[4] && last[5] & 0x10;
-    const size_t header = 9 + all[8], before = (size_t)(data_of(last) - last);
-    assert_true((last[3] & 0x20) && (!last[4] || !(last[5] & 0xf)));
-    if (clock)
-        last[4] = 7;
-    else
-        last[3] &= 0xdf;
-    const size_t more = before - (size_t)(data_of(last) - last);
-    assert_true(all[8] + more < 256);
-    all[8] += (uint8_t)more;
-    memmove(all + header + more, all + header, n - header);
-    memset(all + header, 0xff, more);
-    for (uint8_t *p = first; p <= last; p += packet) {
-        const size_t k = (size_t)(p + 188 - data_of(p));
-        memcpy(data_of(p), all + at, k);
-        at += k;
-    }
-    assert_true(at == n + more);
-    free(all);
-}
-
-/* Writes fit.ts: first.ts, in which the last picture fills its last packet, without its last `less`
- * packets, and without empty packets behind the picture. */
-static void fit_last_picture(size_t packet, size_t less)
-{
-    size_t n;
-    uint8_t *p = clip_load(clip_path("first.ts"), &n), *last = p + n - 188, *first;
-    for (; last[1] == 0x1f && last[2] == 0xff; last -= packet)
-        n -= packet;
-    for (first = last; !(first[1] & 0x40); first -= packet)
-        assert_true(first[0] == 0x47 && (first[1] & 0x1f) == (last[1] & 0x1f) &&
-                    first[2] == last[2]);
-    move_stuffing(first, last, packet);
-    if (less && ((last - less * packet)[3] & 15) == 15)    /* FFmpeg sees no leap from 15 to 0 */
-        less++;
-    clip_save(clip_path("fit.ts"), p, n - less * packet);
-    free(p);
 }
 
 static const struct { const char *encoder, *args; } fits[] = {
@@ -440,8 +367,8 @@ static void make_two(const char *args)
 /* Joins them, the first without its last `less` packets. */
 static void join_fitting(const char *args, size_t less)
 {
-    fit_last_picture(strstr(args, "m2ts") ? 192 : 188, less);
-    join("fit.ts", 0, "second.ts", "joined.ts");
+    clip_fit_last("first.ts", strstr(args, "m2ts") ? 192 : 188, less, 0, "fit.ts");
+    clip_join("fit.ts", "second.ts", "joined.ts");
 }
 
 /* A picture that fills its last packet ends there, if its decoder finds it complete. */
