@@ -220,7 +220,9 @@ void vt_run_block(vt_ctx *g, const vt_block *b, vt_remat how, vt_tensor *const *
                   vt_tensor **out);
 /* enter and leave surround each use of a block's weights: its forward (backward false), and its
  * backward with the recomputation in it (backward true). grads_ready is called after the backward,
- * when all gradients of the block's parameters are complete. NULL members are skipped. The block
+ * when all gradients of the block's parameters are complete. Of a block that runs several times in
+ * a step it is called after the backward of each run, the last run's first; the gradients are
+ * complete with the last call. NULL members are skipped. The block
  * passed is a copy that lives until vt_step_end. A hook reports a failure by vt_fail. */
 typedef struct vt_hooks {
     void *arg;

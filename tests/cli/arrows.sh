@@ -75,7 +75,7 @@ train/data           formats/keys formats/tensors train/models
 train/output         common/adapters common/base common/os common/tensor formats/dataset
 train/output         formats/json formats/report
 train/output         formats/tensors train/lora train/models
-train/parallel       common/comm common/memory common/os common/tensor formats/tensors
+train/parallel       common/base common/comm common/memory common/os common/tensor formats/tensors
 train                common common/base common/cli common/comm common/os common/tensor train/data
 train                train/diffusion train/models train/output
 train/optim          common/base common/cli common/os common/tensor train train/output
@@ -87,7 +87,8 @@ train/setup          common/adapters common/base common/os formats/tensors train
 train/setup          train/lora
 train/setup          train/models
 train/setup          train/optim train/output train/samples
-train/steps          common/base common/memory common/os train train/diffusion train/parallel
+train/steps          common/base common/memory common/os train train/data train/diffusion
+train/steps          train/parallel
 train/plan           common/adapters common/os common/tensor train train/diffusion train/lora
 train/plan           train/models
 train/plan           train/optim

@@ -1,20 +1,15 @@
 /* dist.c - sums gradients and gathers values over ranks; see dist.h
  *
- * The collective work of a round (a micro-batch) is a list of jobs, the same on all ranks: sums of
- * units' gradients and, where values are split, gathers of units' values. Hooks of the blocks and
- * the round's end release the jobs in order, the thread runs them one by one, and a block that
- * needs a job's result waits at its gate until the job is done. With split values of three blocks,
- * gathers G and sums S:
- *
- *     forward: G0 G1 G2    backward: G1 S2 G0 S1 S0 S(parameters outside blocks)
- *
- * All blocks share two rows of gradients and two rows of values alternately: G1 waits until block 2
- * is entered, since block 3 had the same row; block 0 waits for S2, whose gradients had its row. */
+ * The collective work of a round (a micro-batch) is a list of jobs (dist_jobs.h). Hooks of the
+ * blocks and the round's end release the jobs in order, the thread runs them one by one, and a
+ * block that needs a job's result waits at its gate until the job is done. */
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "common/os/progress.h"
+#include "train/parallel/dist_jobs.h"
 #include "train/parallel/dist_parts.h"
 
 enum { ALIGN = VTRAIN_ROW_ALIGN, SHARED = 2 };           /* SHARED: rows that blocks alternate in */
@@ -23,7 +18,7 @@ typedef vtrain_unit unit;
 
 typedef struct unit_job {
     unit *pair;                  /* a block's units */
-    bool gather;                 /* gathers their values; else sums their gradients */
+    vtrain_job job;
     vt_event *ready, *over;      /* its input is ready; its output is ready */
 } unit_job;
 
@@ -31,10 +26,6 @@ typedef struct room {
     float *x;                    /* on the device */
     size_t n;
 } room;
-
-/* At a hook of a block: releases the first `post` jobs, and waits until `need` jobs are done. */
-typedef struct gate { int post, need; } gate;
-typedef struct gates { gate forward, backward, ready; } gates;
 
 struct vtrain_dist {
     vt_ctx *g;
@@ -46,7 +37,9 @@ struct vtrain_dist {
     room shared[SHARED];         /* split values: rows that blocks' values are gathered into */
     unit_job *job;
     int n_jobs;
-    gates *gates;                /* [blocks] */
+    vtrain_jobs plan;
+    int walks;
+    int *forwards, *backwards;   /* [blocks] of each block in this round: begun, and ended */
     size_t bytes;
     double waited;
 
@@ -171,27 +164,29 @@ static void note_reached(const unit *u, bool first, bool empty)
     }
 }
 
-static int sum_shards(vtrain_dist *d, const unit *u, vc_err *err)
+/* first: the round has no sum of this unit yet. */
+static int sum_shards(vtrain_dist *d, const unit *u, bool first, vc_err *err)
 {
     float *part = d->part.x;
     int rc = vc_comm_sum_scatter(d->l.rows_group, part, u->row, u->shard, d->o.wire, err);
     if (!rc)
         rc = vc_comm_sum(d->l.rows_copies, part, u->shard, d->o.wire, err);
-    if (!rc && d->round)
+    first = first && !d->round;
+    if (!rc && !first)
         vt_values_add(d->l.second, u->grad->data, part, u->shard);
     else if (!rc)
         vt_values_copy(d->l.second, u->grad->data, part, u->shard);
-    note_reached(u, !d->round, true);            /* the next backward overwrites them */
+    note_reached(u, first, true);                /* the next backward overwrites them */
     return rc;
 }
 
-static int sum_unit(vtrain_dist *d, const unit *u, vc_err *err)
+static int sum_unit(vtrain_dist *d, const unit *u, bool first, vc_err *err)
 {
     if (u->n == 0)
         return 0;
     fill_gaps(d, u, values_of(d, u));
     if (sharded(d))
-        return sum_shards(d, u, err);
+        return sum_shards(d, u, first, err);
     note_reached(u, true, false);
     return vc_comm_sum(d->l.rows_copies, u->row, values_of(d, u), d->o.wire, err);
 }
@@ -205,34 +200,19 @@ static int gather_unit(vtrain_dist *d, const unit *u, vc_err *err)
 
 /* ---- jobs ---- */
 
-static int add_job(vtrain_dist *d, int block, bool gather)
-{
-    int k = block < 0 ? d->l.blocks : d->l.blocks - 1 - block;
-    d->job[d->n_jobs++] = (unit_job){ .pair = &d->l.unit[VTRAIN_PAIR * k], .gather = gather };
-    return d->n_jobs;
-}
-
 static int make_jobs(vtrain_dist *d, vc_err *err)
 {
-    int blocks = d->l.blocks;
-    d->job = calloc((size_t)(3 * blocks + 1), sizeof *d->job);
-    d->gates = calloc((size_t)blocks + 1, sizeof *d->gates);
-    if (!d->job || !d->gates)
-        return vc_no_memory(err);
-    for (int b = 0; d->o.values && b < blocks; b++) {
-        d->gates[b].forward = (gate){ b + 2 < blocks ? b + 2 : blocks, add_job(d, b, true) };
-        d->gates[b].backward.need = b + 1;       /* the last block keeps this value */
-    }
-    for (int b = blocks - 1; b >= 0; b--) {
-        if (d->o.values && b > 0)
-            d->gates[b].backward.post = d->gates[b - 1].backward.need = add_job(d, b - 1, true);
-        d->gates[b].ready.post = add_job(d, b, false);
-        if (sharded(d) && !d->o.values && b >= SHARED)
-            d->gates[b - SHARED].backward = (gate){ d->n_jobs, d->n_jobs };
-    }
-    add_job(d, -1, false);
-    int rc = 0;
-    for (int i = 0; !rc && i < d->n_jobs; i++) {
+    const size_t blocks = (size_t)d->l.blocks;
+    int rc = vtrain_jobs_plan(&d->plan, d->l.blocks, d->walks, sharded(d), d->o.values, err);
+    d->job = rc ? NULL : calloc((size_t)d->plan.n, sizeof *d->job);
+    d->forwards = calloc(blocks + 1, sizeof *d->forwards);
+    d->backwards = calloc(blocks + 1, sizeof *d->backwards);
+    if (!rc && (!d->job || !d->forwards || !d->backwards))
+        rc = vc_no_memory(err);
+    for (int i = 0; !rc && i < d->plan.n; i++, d->n_jobs++) {
+        const vtrain_job *j = &d->plan.job[i];
+        const int k = j->block < 0 ? d->l.blocks : d->l.blocks - 1 - j->block;
+        d->job[i] = (unit_job){ .pair = &d->l.unit[VTRAIN_PAIR * k], .job = *j };
         rc = vt_event_open(&d->job[i].ready, d->g, err);
         if (!rc)
             rc = vt_event_open(&d->job[i].over, d->g, err);
@@ -248,7 +228,8 @@ static int run_job(vtrain_dist *d, const unit_job *j, vc_err *err)
     vt_after(d->l.second, j->ready);
     int rc = 0;
     for (int i = 0; !rc && i < VTRAIN_PAIR; i++)
-        rc = (j->gather ? gather_unit : sum_unit)(d, &j->pair[i], err);
+        rc = j->job.gather ? gather_unit(d, &j->pair[i], err)
+                           : sum_unit(d, &j->pair[i], !j->job.more, err);
     vt_record_event(d->l.second, j->over);
     return rc;
 }
@@ -306,7 +287,7 @@ static void *work(void *arg)
 
 /* Releases the jobs of a gate, and returns when the jobs that it needs are done; on a device they
  * are queued, and the steps' stream waits for them. */
-static void pass(vtrain_dist *d, gate at)
+static void pass(vtrain_dist *d, vtrain_gate at)
 {
     for (int i = d->posted; i < at.post; i++)    /* only this thread sets posted */
         vt_record_event(d->g, d->job[i].ready);
@@ -321,20 +302,35 @@ static void pass(vtrain_dist *d, gate at)
         vt_after(d->g, d->job[at.need - 1].over);
 }
 
+/* The gates of a block in a run of the model. Forwards come in the order of the runs, backwards in
+ * the opposite one. */
+static const vtrain_gates *gates_of(const vtrain_dist *d, const vt_block *b, int walk)
+{
+    return &d->plan.gates[walk * d->l.blocks + b->index];
+}
+
+/* False for a block without trained parameters, and outside rounds. */
+static bool gated(const vtrain_dist *d, const vt_block *b)
+{
+    return d->on && b->index < d->l.blocks;
+}
+
 static void grads_ready(void *arg, const vt_block *b)
 {
     vtrain_dist *d = arg;
-    if (d->on && b->index < d->l.blocks)
-        pass(d, d->gates[b->index].ready);
+    if (gated(d, b))
+        pass(d, gates_of(d, b, d->walks - 1 - d->backwards[b->index]++)->ready);
 }
 
 static void enter(void *arg, const vt_block *b, bool backward)
 {
     vtrain_dist *d = arg;
-    if (!d->on || b->index >= d->l.blocks)
-        return;                                          /* a block without trained parameters */
-    const gates *at = &d->gates[b->index];
-    pass(d, backward ? at->backward : at->forward);
+    if (!gated(d, b))
+        return;
+    if (backward)
+        pass(d, gates_of(d, b, d->walks - 1 - d->backwards[b->index])->backward);
+    else
+        pass(d, gates_of(d, b, d->forwards[b->index]++)->forward);
 }
 
 /* ---- rounds ---- */
@@ -344,13 +340,15 @@ static void begin_round(vtrain_dist *d)
     pthread_mutex_lock(&d->lock);                /* all jobs are done: the thread sleeps */
     d->posted = d->done = 0;
     pthread_mutex_unlock(&d->lock);
+    memset(d->forwards, 0, (size_t)d->l.blocks * sizeof *d->forwards);
+    memset(d->backwards, 0, (size_t)d->l.blocks * sizeof *d->backwards);
     d->on = true;
 }
 
 static void end_round(vtrain_dist *d)
 {
     double start = vc_seconds();
-    pass(d, (gate){ d->n_jobs, d->n_jobs });
+    pass(d, (vtrain_gate){ d->n_jobs, d->n_jobs });
     d->waited += vc_seconds() - start;
     d->on = false;
     d->round++;
@@ -522,7 +520,7 @@ int vtrain_dist_open(vtrain_dist **out, vc_comm *comm, vt_ctx *g, vt_params *p,
     vtrain_dist *d = calloc(1, sizeof *d);
     if (!d)
         return vc_no_memory(err);
-    *d = (vtrain_dist){ .g = g, .o = *o };
+    *d = (vtrain_dist){ .g = g, .o = *o, .walks = o->walks > 1 ? o->walks : 1 };
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->changed, NULL);
     int rc = vc_comm_size(comm) > 1 ? start(d, comm, p, err) : 0;
@@ -560,7 +558,9 @@ void vtrain_dist_close(vtrain_dist *d)
         vt_event_close(d->g, d->job[i].over);
     }
     free(d->job);
-    free(d->gates);
+    vtrain_jobs_close(&d->plan);
+    free(d->forwards);
+    free(d->backwards);
     for (int r = 0; d->row && r < d->rows; r++)
         vt_values_free(d->g, d->row[r].x, d->row[r].n);
     vt_values_free(d->g, d->part.x, d->part.n);

@@ -18,6 +18,10 @@
  * that fails calls finish too: its gradients, although not valid, go into the sums, so that no rank
  * waits for another, and afterwards vc_comm_agree passes the failure to all ranks.
  *
+ * A micro-batch may run all blocks several times, one run of the model after another (walks), and
+ * their backward in the opposite order. Whole gradients are summed after the last backward of a
+ * block, sharded ones after each; split values are gathered for each run.
+ *
  * Between begin and finish only a thread of dist.c may use the comm. On one rank these functions do
  * nothing and start no thread.
  *
@@ -38,6 +42,7 @@ typedef struct vtrain_dist_opts {
     bool values;                 /* blocks' values are split too, from vtrain_dist_split on */
     vt_optimizer how;           /* optimiser, which sets the type of split values (zero.h) */
     int64_t micros;              /* micro-batches of a step on this rank */
+    int walks;                   /* runs of the model in a micro-batch; 0: 1 */
     double patience;             /* seconds on GPUs after which a missing rank is a failure */
 } vtrain_dist_opts;
 
