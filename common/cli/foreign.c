@@ -2,6 +2,7 @@
 #include "common/cli/foreign.h"
 
 #include "common/cli/like.h"
+#include "common/cli/peers/encoders.h"
 
 #define GROUP(topic, title)
 #define WORDS_AFTER(kind) \
@@ -24,5 +25,7 @@ const vc_foreign vc_vtrain_flags[] = {
 #include "common/cli/vtrain_flags.def"
     { 0 }
 };
+
+const char *const vc_only_transformer = ENCODERS;
 
 const vc_foreign *const vc_peers[] = { vc_program_flags, vc_ignored_flags, vc_refused_flags, NULL };

@@ -11,6 +11,8 @@ extern const vc_foreign vc_ignored_flags[];    /* of other trainers, without eff
 extern const vc_foreign vc_refused_flags[];    /* of other trainers, whose results would differ */
 extern const vc_foreign vc_program_flags[];    /* of the programs beside them */
 extern const vc_renamed vc_renamed_flags[];    /* names of ttt-video: sections of its TOML files */
+/* Why text encoders and a VAE are not trained, and the programs that train them. */
+extern const char *const vc_only_transformer;
 extern const vc_foreign *const vc_peers[];     /* the tables of other trainers, ended by NULL */
 
 #endif

@@ -2,6 +2,7 @@
  * are refused with the remedy. Names with a section, "optimizer.type", come from configuration
  * files. */
 #include "common/cli/foreign_rows.h"
+#include "common/cli/peers/encoders.h"
 
 #define BACKEND "the backend decides it"
 #define EVENTS "event files are always written, to tensorboard/ in the run's folder"
@@ -221,7 +222,6 @@ const vc_foreign vc_ignored_flags[] = {
     "--optimizer chooses the optimiser, and its own flags its numbers (--help); adamw_bf16 and "   \
     "adamw8bit need less memory"
 #define LOSS "loss, noise and times are those of the model's family: leave it out"
-#define ENCODERS "only the transformer is trained; VAE and text encoders stay as they are"
 
 const vc_renamed vc_renamed_flags[] = {
     { "job.config_file", "config" }, { "job.exp_name", "job_name" },

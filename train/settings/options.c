@@ -98,8 +98,8 @@ static void check_type(vtrain_config *c, vc_flags *set, bool fresh)
     vtrain_take_adapter(c, set);
     check_ssm(c, set);
     if (c->trainable_models && strcmp(c->trainable_models, "dit"))
-        vc_flags_wrong(set, "--trainable_models \"%s\": only dit, the transformer, is trained "
-                       "here; VAE and text encoders stay as they are", c->trainable_models);
+        vc_flags_wrong(set, "--trainable_models \"%s\": dit is possible here: %s",
+                       c->trainable_models, vc_only_transformer);
     else if (c->trainable_models && lora_said)
         vc_flags_wrong(set, "--trainable_models: dit means a full finetune, but --training_type "
                        "says lora");

@@ -9,6 +9,8 @@
 
 #include <stdbool.h>
 
+#include "common/cli/peers/encoders.h"
+
 typedef enum vc_setting {
     VC_SETTING_FLAG,         /* the value of `flag`, or what `map` says */
     VC_SETTING_EACH,         /* each item of the list is a value of `flag` */
@@ -131,7 +133,6 @@ extern const vc_peer_file vc_aitoolkit_file, vc_fastvideo_file, vc_ltxtrainer_fi
     "the adapters are those of --adapter (lora, rslora, dora, loha, lokr), and --training_type "   \
     "full-finetune is the other way"
 #define CAPTIONS "write it into the captions"
-#define ENCODERS "only the transformer is trained; VAE and text encoders stay as they are"
 #define LOSS "loss and noise are those of the model's family"
 #define PROMPTS                                                                                    \
     "give vprep --validation_prompts FILE, whose rows have prompt, height, width, num_frames, seed"
