@@ -140,6 +140,9 @@ typedef struct vtrain_config {
     int64_t blocks_to_swap;
     bool low_vram;
     bool gradient_checkpointing_offload;
+    char *offload_optimizer;                  /* none, cpu, disk or a folder */
+    char *offload_optimizer_nvme_path;        /* NULL after vtrain_check */
+    int offload_param;                        /* index into none|cpu|nvme; 0 after vtrain_check */
     bool deterministic, profile;
     int parallel;                             /* vtrain_parallel */
     int zero_stage;                           /* index into none|0|1|2|3 */

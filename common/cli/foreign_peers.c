@@ -89,9 +89,9 @@ const vc_foreign vc_ignored_flags[] = {
     ONLY("1", "num_machines nnodes", "ranks come from mpirun or srun: mpirun -np N -H HOSTS starts "
          "them on several machines"),
     ONLY("0", "machine_rank node_rank", "mpirun or srun starts the processes of all machines"),
-    ONLY("none|None|false|False", "offload_optimizer_device offload_param_device "
-         "fsdp_offload_params", "state is not moved to the host: --optimizer adamw8bit, --parallel "
-         "fsdp and --blocks_to_swap need less memory on the device"),
+    ONLY("none|None|false|False", "fsdp_offload_params", "parts of the weights stay on the device: "
+         "--offload_optimizer, --optimizer adamw8bit and --parallel fsdp on more ranks need less "
+         "memory"),
     NONE(1, "fsdp_auto_wrap_policy fsdp_transformer_layer_cls_to_wrap fsdp_backward_prefetch "
          "fsdp_backward_prefetch_policy fsdp_forward_prefetch fsdp_cpu_ram_efficient_loading "
          "fsdp_state_dict_type fsdp_sync_module_states fsdp_use_orig_params fsdp_min_num_params "

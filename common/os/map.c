@@ -1,4 +1,4 @@
-/* map.c - read-only maps whose unreadable pages become zeroes; see map.h
+/* map.c - maps whose unreadable pages become zeroes; see map.h
  *
  * The signal handler finds the map of an address in a list that only grows: a guard is never freed,
  * but used again. A guard's `change` is odd while its fields change, and the handler skips guards
@@ -25,6 +25,7 @@ typedef struct vc_guard {
     struct vc_guard *next, *next_free;
     atomic_uint change;
     atomic_uintptr_t from, to;               /* the map's addresses; equal: no map */
+    atomic_int access;                       /* PROT_READ, and PROT_WRITE in maps of own files */
     _Atomic(word *) torn;                    /* one bit per page, set if it became zeroes */
     atomic_size_t unreported;                /* 1 + offset of a torn page to report; 0: none */
     char *path;
@@ -38,6 +39,7 @@ static guard *unused;
 static atomic_bool guarded, ever, pending;   /* ever: a page was torn; pending: not yet reported */
 static char *closed_path;                    /* of a torn map closed before it was reported */
 static size_t closed_size, closed_at;
+static bool closed_own;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;    /* the handler takes no lock */
 static struct sigaction before;
 static uintptr_t page_size;
@@ -97,7 +99,7 @@ static bool tear(guard *g, uintptr_t address)
     atomic_store(&ever, true);
     atomic_store(&pending, true);
     void *at = (void *)(from + page * page_size);
-    return mmap(at, page_size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at;
+    return mmap(at, page_size, atomic_load(&g->access), MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at;
 }
 
 /* A handler may only use async-signal-safe calls: this one uses loads, stores, mmap, sigaction,
@@ -151,6 +153,11 @@ static void set(guard *g, const void *data, size_t size, word *torn)
     atomic_fetch_add(&g->change, 1);
 }
 
+static bool is_own(guard *g)
+{
+    return atomic_load(&g->access) & PROT_WRITE;
+}
+
 static guard *take(void)
 {
     pthread_mutex_lock(&lock);
@@ -189,6 +196,7 @@ static void give_back(guard *g)
         closed_path = path;
         closed_size = g->size;
         closed_at = atomic_load(&g->unreported) - 1;
+        closed_own = is_own(g);
         path = NULL;
     }
     set(g, NULL, 0, NULL);
@@ -200,19 +208,20 @@ static void give_back(guard *g)
     free(torn);
 }
 
-static int map_file(vc_map *m, int fd, const struct stat *st, off_t at, size_t size,
+static int map_file(vc_map *m, int fd, const struct stat *st, off_t at, size_t size, int access,
                     const char *path, vc_err *err)
 {
     size_t words = size / (size_t)sysconf(_SC_PAGESIZE) / 64 + 1;
     guard *g = take();
     char *name = strdup(path);
     word *torn = calloc(words, sizeof *torn);
-    void *p = g && name && torn ? mmap(NULL, size, PROT_READ, MAP_SHARED, fd, at) : MAP_FAILED;
+    void *p = g && name && torn ? mmap(NULL, size, access, MAP_SHARED, fd, at) : MAP_FAILED;
     if (p != MAP_FAILED) {
         pthread_mutex_lock(&lock);
         g->path = name;
         g->dev = st->st_dev;
         g->ino = st->st_ino;
+        atomic_store(&g->access, access);
         set(g, p, size, torn);
         pthread_mutex_unlock(&lock);
         *m = (vc_map){ .data = p, .size = size, .guard = g };
@@ -236,7 +245,7 @@ int vc_map_open(vc_map *m, const char *path, vc_err *err)
     if (rc)
         return rc;
     if (st.st_size > 0)
-        rc = map_file(m, fd, &st, 0, (size_t)st.st_size, path, err);
+        rc = map_file(m, fd, &st, 0, (size_t)st.st_size, PROT_READ, path, err);
     close(fd);
     return rc;
 }
@@ -247,7 +256,16 @@ int vc_map_part(vc_map *m, int fd, uint64_t at, size_t size, const char *name, v
     *m = (vc_map){ 0 };
     if (fstat(fd, &st))
         return vc_fail_errno(err, "%s", name);
-    return size ? map_file(m, fd, &st, (off_t)at, size, name, err) : 0;
+    return size ? map_file(m, fd, &st, (off_t)at, size, PROT_READ, name, err) : 0;
+}
+
+int vc_map_own(vc_map *m, int fd, size_t size, const char *name, vc_err *err)
+{
+    struct stat st;
+    *m = (vc_map){ 0 };
+    if (fstat(fd, &st))
+        return vc_fail_errno(err, "%s", name);
+    return map_file(m, fd, &st, 0, size, PROT_READ | PROT_WRITE, name, err);
 }
 
 void vc_map_release(const vc_map *m)
@@ -267,10 +285,14 @@ void vc_map_close(vc_map *m)
 
 /* ---- checks ---- */
 
-/* Reports a torn page; the file's size now shows whether it was cut short. */
-static int torn_at(const char *path, size_t at, size_t size, vc_err *err)
+/* Reports a torn page; the file's size now shows whether it was cut short. own: the file is the
+ * process's own, so that nobody can put it back. */
+static int torn_at(const char *path, size_t at, size_t size, bool own, vc_err *err)
 {
     struct stat st;
+    if (own)
+        return vc_fail(err, VC_ETORN, "%s: byte %zu of %zu could not be read back: the disk failed",
+                       path, at, size);
     if (!stat(path, &st) && (uint64_t)st.st_size < size)
         return vc_fail(err, VC_ETORN, "%s: byte %zu could not be read: the file was cut short, "
                        "from %zu bytes to %zu, while it was in use; put the whole file back and "
@@ -285,11 +307,11 @@ int vc_maps_check(int rc, vc_err *err)
     if (!atomic_load_explicit(&pending, memory_order_acquire))
         return rc;
     pthread_mutex_lock(&lock);
-    int torn = closed_path ? torn_at(closed_path, closed_at, closed_size, err) : 0;
+    int torn = closed_path ? torn_at(closed_path, closed_at, closed_size, closed_own, err) : 0;
     for (guard *g = atomic_load(&guards); g && !torn; g = g->next) {
         size_t at = atomic_load(&g->unreported);
         if (at)
-            torn = torn_at(g->path, at - 1, g->size, err);
+            torn = torn_at(g->path, at - 1, g->size, is_own(g), err);
     }
     pthread_mutex_unlock(&lock);
     return torn ? torn : rc;
@@ -310,7 +332,7 @@ int vc_map_check(const void *p, size_t n, vc_err *err)
         size_t last = (at + n - 1 - from) / page_size;
         for (size_t i = (at - from) / page_size; i <= last && !rc; i++)
             if (atomic_load(&torn[i / 64]) & UINT64_C(1) << i % 64)
-                rc = torn_at(g->path, i * page_size, g->size, err);
+                rc = torn_at(g->path, i * page_size, g->size, is_own(g), err);
     }
     pthread_mutex_unlock(&lock);
     return rc;

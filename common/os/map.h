@@ -1,4 +1,4 @@
-/* map.h - read-only file maps, and recovery from pages that cannot be read.
+/* map.h - file maps, and recovery from pages that cannot be read.
  *
  * Reading a page of a map raises SIGBUS if the file was cut short or the disk failed. After
  * vc_maps_guard the page becomes zeroes instead, is marked as torn, and the reader continues over
@@ -17,7 +17,7 @@
 
 #include "common/base/err.h"
 
-/* A read-only map. data is NULL for an empty file. */
+/* A map, read-only but for those of vc_map_own. data is NULL for an empty file. */
 typedef struct vc_map {
     const uint8_t *data;
     size_t size;
@@ -27,6 +27,10 @@ int vc_map_open(vc_map *m, const char *path, vc_err *err);
 /* Maps `size` bytes of an open file from byte `at` on, a multiple of the size of a page. The caller
  * may close fd; `name` stands for the part in errors. */
 int vc_map_part(vc_map *m, int fd, uint64_t at, size_t size, const char *name, vc_err *err);
+/* Maps a whole file of the process's own, open for reading and writing, from which the map may be
+ * written: it is memory that the system may write out to the disk. `name` stands for its values in
+ * errors. A page that cannot be read becomes zeroes that can be written. */
+int vc_map_own(vc_map *m, int fd, size_t size, const char *name, vc_err *err);
 /* Frees the map's memory; pages that are touched later are read from the file again. */
 void vc_map_release(const vc_map *m);
 /* Closes a map and marks it as torn if the file now ends inside a page, because the missing part of

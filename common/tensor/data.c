@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/os/spill.h"
 #include "common/tensor/engine.h"
 
 enum { STAGE = 2048,                           /* elements converted at a time, on the stack */
@@ -259,6 +260,23 @@ vt_tensor *vt_param_new(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim, c
         upload(g, p->t.data, dtype, data, from, vt_count(&p->t));
     return &p->t;
 }
+
+vt_tensor *vt_param_spilled(vt_ctx *g, vc_spill *spill, vc_dtype dtype, int nd, const int64_t *dim,
+                            vc_err *err)
+{
+    size_t bytes = vc_dtype_size(dtype);
+
+    for (int i = 0; i < nd; i++)
+        bytes *= (size_t)dim[i];
+    void *values = spill ? vc_spill_take(spill, bytes) : NULL;
+    if (!spill || values)
+        return vt_param_new(g, dtype, nd, dim, values, dtype, true, err);
+    vc_fail(err, VC_ENOMEM, "parameter: no %zu bytes are left in its file", bytes);
+    return NULL;
+}
+
+void vt_param_want(vc_spill *spill, const vt_tensor *t) { vc_spill_want(spill, t->data, bytes_of(t)); }
+void vt_param_rest(vc_spill *spill, const vt_tensor *t) { vc_spill_rest(spill, t->data, bytes_of(t)); }
 
 /* ---- weights that stay on the host ---- */
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "common/os/spill.h"
 #include "common/tensor/engine.h"
 #include "common/tensor/optimizer.h"
 #include "common/tensor/params.h"
@@ -81,7 +82,17 @@ int vt_params_trained(const vt_params *p)
 
 /* ---- moving averages ---- */
 
-int vt_ema_open(vt_tensor ***out, vt_params *p, vc_err *err)
+size_t vt_ema_spill_bytes(const vt_params *p)
+{
+    size_t bytes = 0;
+
+    for (int i = 0; i < p->n; i++)
+        if (p->at[i]->trained)
+            bytes += vc_spill_room((size_t)vt_count(p->at[i]->t) * sizeof(float));
+    return bytes;
+}
+
+int vt_ema_open(vt_tensor ***out, vt_params *p, vc_spill *spill, vc_err *err)
 {
     vt_tensor **ema = calloc((size_t)vt_params_trained(p) + 1, sizeof *ema);
 
@@ -92,14 +103,14 @@ int vt_ema_open(vt_tensor ***out, vt_params *p, vc_err *err)
         const vt_tensor *t = p->at[i]->t;
         if (!p->at[i]->trained)
             continue;
-        ema[k] = vt_param_new(p->g, VC_F32, t->nd, t->dim, NULL, VC_F32, false, err);
+        ema[k] = vt_param_spilled(p->g, spill, VC_F32, t->nd, t->dim, err);
         if (!ema[k]) {
             vt_ema_close(ema, p);
             return vc_context(err, VC_ENOMEM, "moving averages");
         }
         if (!p->g->sizes_only)
             p->g->be->copy(p->g->dev, ema[k], t);
-        k++;
+        vt_param_rest(spill, ema[k++]);
     }
     *out = ema;
     return 0;
@@ -110,11 +121,16 @@ void vt_ema_values(vt_ctx *g, vt_tensor *ema, const vt_tensor *w, double decay)
     g->be->ema(g->dev, ema, w, (float)decay);
 }
 
-void vt_ema_update(vt_tensor **ema, vt_params *p, double decay)
+void vt_ema_update(vt_tensor **ema, vt_params *p, vc_spill *spill, double decay)
 {
-    for (int i = 0, k = 0; i < p->n; i++)
-        if (p->at[i]->trained)
-            vt_ema_values(p->g, ema[k++], p->at[i]->t, decay);
+    for (int i = 0, k = 0; i < p->n; i++) {
+        if (!p->at[i]->trained)
+            continue;
+        if (ema[k + 1])
+            vt_param_want(spill, ema[k + 1]);
+        vt_ema_values(p->g, ema[k], p->at[i]->t, decay);
+        vt_param_rest(spill, ema[k++]);
+    }
 }
 
 /* Values and averages are private memory of one shape, so their pointers and types are swapped. */

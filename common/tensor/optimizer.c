@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/kernels/moments.h"
+#include "common/os/spill.h"
 #include "common/tensor/engine.h"
 #include "common/tensor/params.h"
 
@@ -121,21 +122,39 @@ static int open_states(vt_opt_state *s, int i, vt_params *p, const vt_tensor *t,
         if (!r->name)
             continue;
         int nd = vt_opt_shape(o, k, t, dim);
-        s->of[k][i] = vt_param_new(p->g, r->type, nd, dim, NULL, r->type, false, err);
+        s->of[k][i] = vt_param_spilled(p->g, s->spill, r->type, nd, dim, err);
         if (!s->of[k][i])
             return VC_ENOMEM;
         if (r->as_values && !p->g->sizes_only)
             p->g->be->copy(p->g->dev, s->of[k][i], t);
+        vt_param_rest(s->spill, s->of[k][i]);
     }
     return 0;
 }
 
-int vt_opt_open(vt_opt_state *s, vt_params *p, vt_optimizer how, vc_err *err)
+size_t vt_opt_spill_bytes(const vt_params *p, vt_optimizer how)
+{
+    size_t bytes = 0;
+
+    for (int i = 0; i < p->n; i++) {
+        const vt_tensor *t = p->at[i]->t;
+        const vt_optimizer_row *o = &vt_optimizers[vt_opt_of(how, t)];
+        for (int k = 0; p->at[i]->trained && k < VT_OPT_STATES; k++) {
+            int64_t dim[VT_DIMS], n = vc_dtype_size(o->state[k].type);
+            for (int d = o->state[k].name ? vt_opt_shape(o, k, t, dim) : 0; d-- > 0;)
+                n *= dim[d];
+            bytes += o->state[k].name ? vc_spill_room((size_t)n) : 0;
+        }
+    }
+    return bytes;
+}
+
+int vt_opt_open(vt_opt_state *s, vt_params *p, vt_optimizer how, vc_spill *spill, vc_err *err)
 {
     size_t n = (size_t)vt_params_trained(p) + 1;
     int rc = 0;
 
-    *s = (vt_opt_state){ .how = how };
+    *s = (vt_opt_state){ .how = how, .spill = spill };
     for (int k = 0; !rc && k < VT_OPT_STATES; k++)
         rc = (s->of[k] = calloc(n, sizeof *s->of[k])) ? 0 : vc_no_memory(err);
     if (!rc)
@@ -167,7 +186,7 @@ size_t vt_opt_bytes(const vt_opt_state *s)
 {
     size_t bytes = s->scratch ? (size_t)vt_count(s->scratch) * sizeof(float) : 0;
 
-    for (int k = 0; k < VT_OPT_STATES; k++)
+    for (int k = 0; !s->spill && k < VT_OPT_STATES; k++)
         for (int i = 0; i < s->n; i++)
             if (s->of[k][i])
                 bytes += (size_t)vt_count(s->of[k][i]) * vc_dtype_size(s->of[k][i]->dtype);
@@ -234,6 +253,14 @@ vt_opt_step vt_opt_step_of(const vt_param *p, const vt_opt_step *o)
     return own;
 }
 
+/* Reads the states of the i-th trained parameter ahead, or lets them leave the memory. */
+static void move(const vt_opt_state *s, int i, void (*how)(vc_spill *, const vt_tensor *))
+{
+    for (int k = 0; s->spill && i < s->n && k < VT_OPT_STATES; k++)
+        if (s->of[k][i])
+            how(s->spill, s->of[k][i]);
+}
+
 /* Measures all parameters that a backward reached, if sum is not NULL, or else updates them. */
 static void each_reached(vt_params *p, vt_opt_state *s, const vt_opt_step *o, double *sum)
 {
@@ -246,11 +273,12 @@ static void each_reached(vt_params *p, vt_opt_state *s, const vt_opt_step *o, do
         const vt_opt_step own = vt_opt_step_of(w, o);
         for (int k = 0; k < VT_OPT_STATES; k++)
             x.state[k] = s->of[k][at];
+        move(s, at + 1, vt_param_want);
         if (vt_param_reached(w) && sum)
             vt_opt_measure(p->g, &x, &own, s->number, sum);
         else if (vt_param_reached(w))
             vt_opt_apply_part(p->g, &x, &own, s->number);
-        at++;
+        move(s, at++, vt_param_rest);
     }
 }
 

@@ -135,14 +135,20 @@ typedef struct vt_opt_state {
     vt_tensor **of[VT_OPT_STATES];
     int n;
     vt_optimizer how;
+    struct vc_spill *spill;                   /* where they are, borrowed; NULL: in memory */
     double number[VT_OPT_NUMBERS];            /* of the run */
     vt_tensor *scratch;                       /* of a step, or NULL */
 } vt_opt_state;
-/* Makes states that begin, and converts values to the row's type by vt_opt_convert. */
-int vt_opt_open(vt_opt_state *s, vt_params *p, vt_optimizer how, vc_err *err);
+/* Makes states that begin, and converts values to the row's type by vt_opt_convert. spill: has room
+ * for vt_opt_spill_bytes, where the states then are, on a device whose memory is the host's; NULL:
+ * they are in memory. */
+int vt_opt_open(vt_opt_state *s, vt_params *p, vt_optimizer how, struct vc_spill *spill,
+                vc_err *err);
 void vt_opt_close(vt_opt_state *s, vt_params *p);                   /* an all-zero one is fine */
-size_t vt_opt_bytes(const vt_opt_state *s);
-/* Takes a step: changes every trained parameter that a backward reached. */
+size_t vt_opt_bytes(const vt_opt_state *s);   /* in memory */
+size_t vt_opt_spill_bytes(const vt_params *p, vt_optimizer how);
+/* Takes a step: changes every trained parameter that a backward reached, one after the other; of a
+ * spill, the state of two parameters is in memory at a time. */
 void vt_opt_apply(vt_params *p, vt_opt_state *s, const vt_opt_step *o);
 
 /* ---- parts of the state, for ranks that shard it (train/parallel/zero.h) ---- */

@@ -265,6 +265,14 @@ int vt_to_host(vt_ctx *g, const vt_tensor *t, float *out, vc_err *err);
 vt_tensor *vt_param_new(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim, const void *data,
                         vc_dtype from, bool map, vc_err *err);
 bool vt_param_mapped(const vt_tensor *t);
+/* Returns a persistent tensor whose values are in a spill (spill.h), which outlives it; spill NULL:
+ * as vt_param_new without data. Only where the device's memory is the host's. */
+struct vc_spill;
+vt_tensor *vt_param_spilled(vt_ctx *g, struct vc_spill *spill, vc_dtype dtype, int nd,
+                            const int64_t *dim, vc_err *err);
+/* vc_spill_want and vc_spill_rest for such a tensor's values. */
+void vt_param_want(struct vc_spill *spill, const vt_tensor *t);
+void vt_param_rest(struct vc_spill *spill, const vt_tensor *t);
 /* Returns a frozen parameter that stays on the host, for a device with memory of its own:
  * t->data is set only while its block is entered (vt_params_place). With `borrow` and from == dtype
  * its values are borrowed from `data`, else copied. Without data its values are undefined until the

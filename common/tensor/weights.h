@@ -177,8 +177,12 @@ double vt_squares_sum(vt_squares *s);
 /* ---- moving averages ---- */
 
 /* ema = decay * ema + (1 - decay) * values: f32 copies in trained order, NULL-ended. */
-int vt_ema_open(vt_tensor ***ema, vt_params *p, vc_err *err);       /* they start as the values */
-void vt_ema_update(vt_tensor **ema, vt_params *p, double decay);
+/* They start as the values. spill: where they are (vt_param_spilled), or NULL; it needs room for
+ * vt_ema_spill_bytes. */
+struct vc_spill;
+int vt_ema_open(vt_tensor ***ema, vt_params *p, struct vc_spill *spill, vc_err *err);
+size_t vt_ema_spill_bytes(const vt_params *p);
+void vt_ema_update(vt_tensor **ema, vt_params *p, struct vc_spill *spill, double decay);
 void vt_ema_values(vt_ctx *g, vt_tensor *ema, const vt_tensor *w, double decay);
 void vt_ema_swap(vt_tensor **ema, vt_params *p);                    /* values <-> averages */
 void vt_ema_close(vt_tensor **ema, vt_params *p);                   /* NULL is fine */

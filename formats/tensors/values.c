@@ -165,6 +165,8 @@ static int get(void *arg, int i, const void **data, vc_err *err)
     const value *from = &s->from[i];
     const vf_view *v = &s->v[i];
     size_t n = (size_t)vf_view_count(v);
+    if (s->written && i > 0 && s->from[i - 1].t)
+        s->written(s->written_arg, s->from[i - 1].t);
     if (!from->t) {
         *data = v->data;
         return check_finite(*data, v, err);

@@ -112,7 +112,8 @@ static trained train(const vt_backend *be, vt_optimizer how, vt_remat remat)
     vt_ctx *g = open_host(VC_BF16);
     host_instead = NULL;
     r.matched = open_lora(&m, g);
-    assert_ok(vt_opt_open(&state, m.p, how, &err) || vt_ema_open(&ema, m.p, &err), &err);
+    assert_ok(vt_opt_open(&state, m.p, how, NULL, &err) || vt_ema_open(&ema, m.p, NULL, &err),
+              &err);
     for (int i = 0; i < STEPS; i++) {
         vt_params_zero_grad(m.p);
         host_counted = (host_count){ .kernel = "map_TAKE" };
@@ -124,7 +125,7 @@ static trained train(const vt_backend *be, vt_optimizer how, vt_remat remat)
                          .grad_scale = 1, .step = i + 1, .seed = 7 });
         if (i > 0)
             continue;
-        vt_ema_update(ema, m.p, 0.5);
+        vt_ema_update(ema, m.p, NULL, 0.5);
         vt_ema_swap(ema, m.p);
         r.loss[i] += em_step(g, &m, remat, 0);
         vt_ema_swap(ema, m.p);

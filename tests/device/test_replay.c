@@ -169,8 +169,8 @@ static void test_moved_parameters(void **state)
     open_trial(&a, true);
     open_trial(&b, false);
     repeat(&a, &b, 2);
-    assert_int_equal(vt_ema_open(&average[0], a.m.p, NULL), 0);
-    assert_int_equal(vt_ema_open(&average[1], b.m.p, NULL), 0);
+    assert_int_equal(vt_ema_open(&average[0], a.m.p, NULL, NULL), 0);
+    assert_int_equal(vt_ema_open(&average[1], b.m.p, NULL, NULL), 0);
     vt_ema_swap(average[0], a.m.p);
     vt_ema_swap(average[1], b.m.p);
     repeat(&a, &b, 2);

@@ -36,7 +36,7 @@ static void one_open(one *o, vt_optimizer kind, int threads)
     assert_int_equal(vt_params_bind(o->p, table, "", 0, &o->model, NULL, &(vt_source){ .seed = 3 },
                                     NULL), 0);
     assert_int_equal(vt_params_train(o->p, NULL, NULL, NULL), 0);
-    assert_int_equal(vt_opt_open(&o->s, o->p, kind, NULL), 0);
+    assert_int_equal(vt_opt_open(&o->s, o->p, kind, NULL, NULL), 0);
 }
 
 static void one_close(one *o)

@@ -460,10 +460,10 @@ static void test_ema(void **state)
     (void)state;
     em_open(&m, g, 1);
     assert_int_equal(vt_params_train(m.p, is_attention, NULL, NULL), 0);
-    assert_int_equal(vt_ema_open(&ema, m.p, NULL), 0);
+    assert_int_equal(vt_ema_open(&ema, m.p, NULL, NULL), 0);
     float *w = m.layer[0].q.w->data, first = w[3];
     w[3] = first + 1.0f;
-    vt_ema_update(ema, m.p, 0.75);
+    vt_ema_update(ema, m.p, NULL, 0.75);
     vt_ema_swap(ema, m.p);
     assert_true(fabsf(((float *)m.layer[0].q.w->data)[3] - (first + 0.25f)) < 1e-6f);
     vt_ema_swap(ema, m.p);

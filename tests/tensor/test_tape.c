@@ -435,7 +435,7 @@ static void test_steady_state(void **state)
         float loss[6];
         em_open(&m, g, 1);
         assert_int_equal(vt_params_train(m.p, NULL, NULL, NULL), 0);
-        assert_int_equal(vt_opt_open(&s, m.p, VT_ADAMW, NULL), 0);
+        assert_int_equal(vt_opt_open(&s, m.p, VT_ADAMW, NULL, NULL), 0);
         for (int step = 1; step <= 5; step++) {
             if (step == 3)
                 before = __atomic_load_n(&allocations, __ATOMIC_RELAXED);

@@ -104,7 +104,7 @@ static void test_equals_torch(void **state)
     };
     open_model(&m, f);
     assert_ok(vtrain_groups_open(&groups, &o, m.p, &err), &err);
-    assert_ok(vt_opt_open(&s, m.p, VT_ADAMW, &err), &err);
+    assert_ok(vt_opt_open(&s, m.p, VT_ADAMW, NULL, &err), &err);
     float *rates = golden_values(f, "rates", NULL);
     for (int step = 0; step < STEPS; step++) {
         vt_params_zero_grad(m.p);

@@ -17,6 +17,7 @@
 enum { MOST_WORDS = 20 };
 
 static const char file[] = "launcher.json";
+static char offloaded[64];                     /* --offload_optimizer of the last take */
 
 /* Reads the flags; their file has the text. */
 static int take(vtrain_config *c, const char *text, const char *flags, vc_err *err)
@@ -37,6 +38,10 @@ static int take(vtrain_config *c, const char *text, const char *flags, vc_err *e
         rc = vtrain_take_launcher(c, set, err);
     if (!rc)
         rc = vc_flags_verdict(set, err);
+    if (!rc) {
+        vtrain_take_offload(c, set);
+        snprintf(offloaded, sizeof offloaded, "%s", c->offload_optimizer);
+    }
     vc_flags_free(set);
     remove(file);
     return rc;
@@ -84,6 +89,31 @@ static void test_entries_of_deepspeed(void **state)
     assert_int_equal(c.mixed_precision, VTRAIN_PRECISION_BF16);
 }
 
+static void test_offloading_of_deepspeed(void **state)
+{
+    static const struct { const char *device, *flags, *optimizer; bool low_vram; } rows[] = {
+        { "{\"device\": \"none\"}", "", "none", true },
+        { "{\"device\": \"cpu\"}", "", "cpu", true },
+        { "{\"device\": \"nvme\", \"nvme_path\": \"/fast\"}", "", "/fast", true },
+        { "{\"device\": \"nvme\"}", "", "disk", true },
+        { "{\"device\": \"cpu\"}", " --offload_optimizer disk --training_type full-finetune",
+          "disk", false },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        vtrain_config c;
+        vc_err err = { 0 };
+        char *text = vc_format("{\"zero_optimization\": {\"offload_optimizer\": %s, "
+                               "\"offload_param\": {\"device\": \"cpu\"}}}", rows[i].device);
+        char *args = vc_format("--deepspeed_config launcher.json --model m%s", rows[i].flags);
+        assert_ok(take(&c, text, args, &err), &err);
+        assert_string_equal(offloaded, rows[i].optimizer);
+        assert_int_equal(c.low_vram, rows[i].low_vram);
+        free(text);
+        free(args);
+    }
+}
+
 static void test_bad_files(void **state)
 {
     static const struct { const char *text, *message; } rows[] = {
@@ -94,8 +124,8 @@ static void test_bad_files(void **state)
         { "{\"bf16\": {\"enabled\": 1}}", "bf16.enabled: true, false or" },
         { "{\"fp16\": {\"enabled\": true}}", "fp16" },
         { "{\"zero_optimization\": {\"stage\": 7}}", "zero_optimization.stage" },
-        { "{\"zero_optimization\": {\"offload_optimizer\": {\"device\": \"cpu\"}}}",
-          "offload_optimizer.device: state is not moved" },
+        { "{\"zero_optimization\": {\"offload_param\": {\"device\": \"moon\"}}}",
+          "zero_optimization.offload_param.device: --offload_param: \"moon\" is not one of" },
         { "{\"optimizer\": {\"type\": \"Lamb\"}}",
           "optimizer.type: --optimizer: \"Lamb\" is not one of adamw" },
     };
@@ -168,6 +198,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_who_splits_what),
         cmocka_unit_test(test_entries_of_deepspeed),
+        cmocka_unit_test(test_offloading_of_deepspeed),
         cmocka_unit_test(test_bad_files),
         cmocka_unit_test(test_expected_ranks),
         cmocka_unit_test(test_mesh),

@@ -91,7 +91,7 @@ static void test_equals_reference(void **state)
         vc_err err = { 0 };
         open_model(&m, f, PARAMS, names);
         vt_params_at(m.p, 1)->rate = &plain;
-        assert_ok(vt_opt_open(&s, m.p, rows[i].how, &err), &err);
+        assert_ok(vt_opt_open(&s, m.p, rows[i].how, NULL, &err), &err);
         for (int step = 0; step < STEPS; step++) {
             vt_opt_step o = rows[i].step;
             vt_params_zero_grad(m.p);
@@ -206,10 +206,10 @@ static void same_shown(const model *m, const vt_opt_state *s, const vf_safetenso
     vc_err err = { 0 };
     if (!run->shown)
         return;
-    assert_ok(vt_ema_open(&x, m->p, &err), &err);
+    assert_ok(vt_ema_open(&x, m->p, NULL, &err), &err);
     for (int i = 0; i < s->n; i++)
         memcpy(x[i]->data, s->of[run->shown - 1][i]->data, (size_t)vt_count(x[i]) * sizeof(float));
-    vt_ema_update(x, m->p, 1 - 1 / b->step.beta1);
+    vt_ema_update(x, m->p, NULL, 1 - 1 / b->step.beta1);
     vt_ema_swap(x, m->p);
     double worst = bowl_error(m, f, b->name, "x");
     if (!(worst > 0 && worst < 1e-5))
@@ -229,7 +229,7 @@ static void test_bowl(void **state)
         vt_opt_state s;
         vc_err err = { 0 };
         open_model(&m, f, BOWL_PARAMS, bowl_names);
-        assert_ok(vt_opt_open(&s, m.p, b->how, &err), &err);
+        assert_ok(vt_opt_open(&s, m.p, b->how, NULL, &err), &err);
         for (int step = 0; step < BOWL_STEPS; step++) {
             vt_opt_step o = b->step;
             char text[16];

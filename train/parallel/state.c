@@ -7,6 +7,7 @@
 
 #include "common/memory/second_stream.h"
 #include "common/os/file.h"
+#include "common/os/spill.h"
 #include "formats/tensors/values.h"
 #include "train/parallel/zero.h"
 
@@ -16,6 +17,7 @@ struct vtrain_opt {
     vt_optimizer how;
     bool average;                /* an average is kept */
     double beta1;
+    vc_spill *spill;             /* the file of whole state and average; NULL: in memory */
     vtrain_zero *zero;           /* the state that is split; NULL: it is whole */
     vt_opt_state state;          /* the whole state; if it is split, only while it is gathered */
     vt_tensor **ema;             /* the average, likewise */
@@ -26,10 +28,20 @@ struct vtrain_opt {
 
 /* ---- open, close ---- */
 
-static int open_whole(vtrain_opt *o, vc_err *err)
+static int open_file(vtrain_opt *o, const vtrain_opt_opts *opts, vc_err *err)
 {
-    int rc = vt_opt_open(&o->state, o->p, o->how, err);
-    return rc || !o->average ? rc : vt_ema_open(&o->ema, o->p, err);
+    size_t bytes = vt_opt_spill_bytes(o->p, o->how);
+    bytes += o->average ? vt_ema_spill_bytes(o->p) : 0;
+    return opts->folder ? vc_spill_open(&o->spill, opts->folder, bytes, "optimizer state",
+                                        opts->dry, err) : 0;
+}
+
+static int open_whole(vtrain_opt *o, const vtrain_opt_opts *opts, vc_err *err)
+{
+    int rc = open_file(o, opts, err);
+    if (!rc)
+        rc = vt_opt_open(&o->state, o->p, o->how, o->spill, err);
+    return rc || !o->average ? rc : vt_ema_open(&o->ema, o->p, o->spill, err);
 }
 
 static void close_whole(vtrain_opt *o)
@@ -49,8 +61,8 @@ int vtrain_opt_open(vtrain_opt **out, vtrain_dist *d, vt_ctx *g, vt_params *p,
     *o = (vtrain_opt){ .g = g, .p = p, .how = opts->how, .average = opts->average,
                        .beta1 = opts->beta1 };
     if (d)
-        return vtrain_zero_open(&o->zero, d, g, p, o->average, err);
-    return open_whole(o, err);
+        return vtrain_zero_open(&o->zero, d, g, p, o->average, opts->folder, opts->dry, err);
+    return open_whole(o, opts, err);
 }
 
 void vtrain_opt_close(vtrain_opt *o)
@@ -59,6 +71,7 @@ void vtrain_opt_close(vtrain_opt *o)
         return;
     close_whole(o);
     vtrain_zero_close(o->zero);
+    vc_spill_close(o->spill);
     free(o);
 }
 
@@ -69,8 +82,24 @@ double *vtrain_opt_numbers(vtrain_opt *o)
 
 size_t vtrain_opt_bytes(const vtrain_opt *o)
 {
-    size_t averages = o->average ? (size_t)vt_params_bytes(o->p).trained * sizeof(float) : 0;
+    size_t averages = o->average && !o->spill
+                      ? (size_t)vt_params_bytes(o->p).trained * sizeof(float) : 0;
     return o->zero ? vtrain_zero_bytes(o->zero) : vt_opt_bytes(&o->state) + averages;
+}
+
+size_t vtrain_opt_spilled(const vtrain_opt *o)
+{
+    return o->zero ? vtrain_zero_spilled(o->zero) : vc_spill_bytes(o->spill);
+}
+
+int vtrain_opt_check(const vtrain_opt *o, vc_err *err)
+{
+    return o->zero ? vtrain_zero_check(o->zero, err) : vc_spill_check(o->spill, err);
+}
+
+void vtrain_opt_rest(vtrain_opt *o, const vt_tensor *x)
+{
+    vt_param_rest(o->zero ? vtrain_zero_gathered(o->zero) : o->spill, x);
 }
 
 /* ---- a step ---- */
@@ -88,12 +117,12 @@ int vtrain_opt_step(vtrain_opt *o, const vt_opt_step *s, double decay, vc_err *e
     if (o->zero) {
         int rc = vtrain_zero_step(o->zero, s, err);
         vtrain_zero_ema(o->zero, decay);
-        return rc;
+        return rc ? rc : vtrain_opt_check(o, err);
     }
     vt_opt_apply(o->p, &o->state, s);
     if (o->ema)
-        vt_ema_update(o->ema, o->p, decay);
-    return 0;
+        vt_ema_update(o->ema, o->p, o->spill, decay);
+    return vtrain_opt_check(o, err);
 }
 
 /* ---- checkpoints ---- */
@@ -146,7 +175,7 @@ int vtrain_opt_each(vtrain_opt *o, vtrain_opt_fn f, void *arg, vc_err *err)
 
 /* ---- from a checkpoint ---- */
 
-typedef struct stored { vt_ctx *g; const vf_safetensors *file; } stored;
+typedef struct stored { vtrain_opt *o; const vf_safetensors *file; } stored;
 
 static int set_state(void *arg, const char *prefix, const vt_param *p, vt_tensor *x, vc_err *err)
 {
@@ -157,7 +186,8 @@ static int set_state(void *arg, const char *prefix, const vt_param *p, vt_tensor
     vf_view v;
     int rc = vf_safetensors_get(s->file, name, &v, err);
     if (!rc)
-        rc = vf_values_set(s->g, x, &v, err);
+        rc = vf_values_set(s->o->g, x, &v, err);
+    vtrain_opt_rest(s->o, x);
     free(name);
     return rc;
 }
@@ -170,9 +200,17 @@ static bool has_averages(const vf_safetensors *file)
     return false;
 }
 
+/* Makes the average anew in its place, which are the last bytes that were taken of a file. */
+static int begin_average(vtrain_opt *o, vc_err *err)
+{
+    if (o->spill)
+        vc_spill_take_back(o->spill, vt_ema_spill_bytes(o->p));
+    return vt_ema_open(&o->ema, o->p, o->spill, err);
+}
+
 int vtrain_opt_read(vtrain_opt *o, const vf_safetensors *file, bool *averages, vc_err *err)
 {
-    stored s = { o->g, file };
+    stored s = { o, file };
     vt_tensor **ema = o->ema;
     *averages = has_averages(file);
     if (!*averages)
@@ -184,7 +222,7 @@ int vtrain_opt_read(vtrain_opt *o, const vf_safetensors *file, bool *averages, v
     if (rc || *averages || !ema)
         return rc;
     vt_ema_close(o->ema, o->p);
-    return vt_ema_open(&o->ema, o->p, err);
+    return begin_average(o, err);
 }
 
 /* ---- the weights that files and samples have ---- */
@@ -212,10 +250,11 @@ static int list_gradients(vt_tensor ***out, const vtrain_opt *o, vc_err *err)
 /* Finds the optimiser's weights from its whole state. */
 static int find(vtrain_opt *o, vc_err *err)
 {
-    int rc = o->zero ? vt_ema_open(&o->found, o->p, err) : list_gradients(&o->found, o, err);
+    int rc = o->zero ? vt_ema_open(&o->found, o->p, NULL, err) : list_gradients(&o->found, o, err);
     for (int k = 0; !rc && k < o->state.n; k++) {
         const vt_tensor *z = o->state.of[found_from(o)][k];
         vt_values_cast(o->g, o->found[k]->data, VC_F32, z->data, z->dtype, (size_t)vt_count(z));
+        vtrain_opt_rest(o, z);
     }
     return rc;
 }
@@ -224,7 +263,7 @@ static void show(vtrain_opt *o, vt_tensor **weights)
 {
     o->shown = weights;
     if (weights && weights == o->found)
-        vt_ema_update(weights, o->p, 1 - 1 / o->beta1);
+        vt_ema_update(weights, o->p, NULL, 1 - 1 / o->beta1);
     if (weights)
         vt_ema_swap(weights, o->p);
 }
@@ -248,6 +287,8 @@ void vtrain_opt_hide(vtrain_opt *o)
         return;
     if (o->shown)
         vt_ema_swap(o->shown, o->p);
+    for (int k = 0; o->shown && o->shown == o->ema && o->ema[k]; k++)
+        vtrain_opt_rest(o, o->ema[k]);
     o->shown = NULL;
     if (o->zero)
         vt_ema_close(o->found, o->p);

@@ -14,19 +14,27 @@ typedef struct vtrain_opt vtrain_opt;
 
 /* Borrows d, g and p, whose values are converted to the optimiser's type. d: the gradients' shards,
  * as which the state is split; NULL: it is whole. average: keeps the average too, which begins as
- * the values. Local. */
+ * the values. Local. VC_EFULL: the disk has no room for it. */
 typedef struct vtrain_opt_opts {
     vt_optimizer how;
     bool average;
     double beta1;                /* of the weights that an optimiser shows (vt_opt_run) */
+    const char *folder;          /* state and average are in a file there (spill.h), on a device
+                                  * whose memory is the host's; NULL: in memory */
+    bool dry;                    /* no file is made */
 } vtrain_opt_opts;
 int vtrain_opt_open(vtrain_opt **out, vtrain_dist *d, vt_ctx *g, vt_params *p,
                     const vtrain_opt_opts *opts, vc_err *err);
 void vtrain_opt_close(vtrain_opt *o);                        /* NULL is fine */
 /* The numbers of the run (vt_opt_run), VT_OPT_NUMBERS of them: equal on all ranks. */
 double *vtrain_opt_numbers(vtrain_opt *o);
-/* Bytes of state and average that this rank holds during the whole run. */
+/* Bytes of state and average that this rank holds during the whole run: in memory, and in a file. */
 size_t vtrain_opt_bytes(const vtrain_opt *o);
+size_t vtrain_opt_spilled(const vtrain_opt *o);
+/* The first error of the file, or 0: its values are then those that were written. Local. */
+int vtrain_opt_check(const vtrain_opt *o, vc_err *err);
+/* Lets a tensor of vtrain_opt_each leave the memory, if it is in a file. */
+void vtrain_opt_rest(vtrain_opt *o, const vt_tensor *x);
 
 /* Global norm of the summed gradients. Collective. */
 int vtrain_opt_norm(vtrain_opt *o, double *norm, vc_err *err);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/os/file.h"
+#include "common/os/spill.h"
 #include "train/parallel/dist_parts.h"
 
 typedef vtrain_unit unit;
@@ -25,6 +26,7 @@ struct vtrain_zero {
     vt_tensor *scratch;          /* of a step, or NULL */
     double number[VT_OPT_NUMBERS];           /* of the run, equal on all ranks */
     size_t most, bytes;          /* values of the largest shard; bytes held in all */
+    vc_spill *spill, *gathered;  /* files of the shards and of whole state; NULL: in memory */
 };
 
 /* ---- rows and shards ---- */
@@ -137,8 +139,16 @@ static place place_of(const vtrain_zero *z, const unit *u, state_kind k, const v
 static vt_tensor *new_shard(vtrain_zero *z, vc_dtype type, size_t n, vc_err *err)
 {
     const int64_t dim = (int64_t)n;
-    z->bytes += n * vc_dtype_size(type);
-    return vt_param_new(z->g, type, 1, &dim, NULL, type, false, err);
+    z->bytes += z->spill ? 0 : n * vc_dtype_size(type);
+    return vt_param_spilled(z->g, z->spill, type, 1, &dim, err);
+}
+
+/* Lets the shards of a unit leave the memory, if they are in a file, or reads them ahead. */
+static void move_unit(const vtrain_zero *z, int k, void (*how)(vc_spill *, const vt_tensor *))
+{
+    for (state_kind i = 0; z->spill && k < z->l->n && i < KINDS; i++)
+        if (z->state[k][i])
+            how(z->spill, z->state[k][i]);
 }
 
 static size_t row_values(const vtrain_zero *z)
@@ -156,12 +166,32 @@ static void begin_as_values(vtrain_zero *z, state_kind what)
         const vt_tensor w = own_values(z, u);
         vt_values_cast(z->g, z->state[k][what]->data, type_of(z, u, what), w.data, w.dtype,
                        (size_t)w.dim[0]);
+        move_unit(z, k, vt_param_rest);
     }
 }
 
-static int make_state(vtrain_zero *z, vc_err *err)
+/* Makes the files of the shards and, on the rank that writes checkpoints, of whole state. */
+static int open_files(vtrain_zero *z, const char *folder, bool dry, vc_err *err)
+{
+    size_t bytes = 0, whole = vt_opt_spill_bytes(z->p, z->l->how);
+    for (int k = 0; folder && k < z->l->n; k++)
+        for (state_kind i = 0; i < KINDS; i++)
+            if (has(z, &z->l->unit[k], i))
+                bytes += vc_spill_room(shard_elements(z, &z->l->unit[k], i) *
+                                       vc_dtype_size(type_of(z, &z->l->unit[k], i)));
+    int rc = folder ? vc_spill_open(&z->spill, folder, bytes, "optimizer state of a rank", dry, err)
+                    : 0;
+    if (rc || !folder || vc_comm_rank(z->l->all))
+        return rc;
+    whole += z->ema ? vt_ema_spill_bytes(z->p) : 0;
+    return vc_spill_open(&z->gathered, folder, whole, "optimizer state of all ranks", dry, err);
+}
+
+static int make_state(vtrain_zero *z, const char *folder, bool dry, vc_err *err)
 {
     int rc = vt_opt_convert(z->p, z->l->how, err);
+    if (!rc)
+        rc = open_files(z, folder, dry, err);
     z->most = VT_OPT_BLOCK;
     z->state = calloc((size_t)z->l->n, sizeof *z->state);
     if (!rc && !z->state)
@@ -189,14 +219,14 @@ static int make_state(vtrain_zero *z, vc_err *err)
 }
 
 int vtrain_zero_open(vtrain_zero **out, vtrain_dist *d, vt_ctx *g, vt_params *p, bool ema,
-                     vc_err *err)
+                     const char *folder, bool dry, vc_err *err)
 {
     *out = NULL;
     vtrain_zero *z = calloc(1, sizeof *z);
     if (!z)
         return vc_no_memory(err);
     *z = (vtrain_zero){ .l = vtrain_dist_layout(d), .g = g, .p = p, .ema = ema };
-    int rc = make_state(z, err);
+    int rc = make_state(z, folder, dry, err);
     if (rc) {
         vtrain_zero_close(z);
         return rc;
@@ -216,12 +246,29 @@ void vtrain_zero_close(vtrain_zero *z)
     vt_param_free(z->g, z->scratch);
     vt_values_free(z->g, z->values, z->most);
     vt_values_free(z->g, z->row, row_values(z));
+    vc_spill_close(z->spill);
+    vc_spill_close(z->gathered);
     free(z);
 }
 
 size_t vtrain_zero_bytes(const vtrain_zero *z)
 {
     return z ? z->bytes : 0;
+}
+
+size_t vtrain_zero_spilled(const vtrain_zero *z)
+{
+    return vc_spill_bytes(z->spill) + vc_spill_bytes(z->gathered);
+}
+
+int vtrain_zero_check(const vtrain_zero *z, vc_err *err)
+{
+    return vc_spill_check(z->spill, err);
+}
+
+vc_spill *vtrain_zero_gathered(const vtrain_zero *z)
+{
+    return z->gathered;
 }
 
 /* ---- a step ---- */
@@ -295,8 +342,10 @@ static void each_own_part(vtrain_zero *z, int k, const vt_opt_step *o, double *s
 {
     const unit *u = &z->l->unit[k];
     *w = own_values(z, u);
+    move_unit(z, k + 1, vt_param_want);
     vtrain_each_part(u, first_of(z, u), u->shard, update_part,
                      &(shard_update){ z, u, z->state[k], w, o, sum });
+    move_unit(z, k, vt_param_rest);
 }
 
 /* Measures all parts, and settles the numbers of the run. */
@@ -342,6 +391,7 @@ void vtrain_zero_ema(vtrain_zero *z, double decay)
             continue;
         const vt_tensor w = own_values(z, &z->l->unit[k]);
         vt_ema_values(z->g, z->state[k][EMA], &w, decay);
+        vt_param_rest(z->spill, z->state[k][EMA]);
     }
 }
 
@@ -396,6 +446,9 @@ static int gather_kind(vtrain_zero *z, state_kind what, vt_tensor **to, vc_err *
                                err);
         if (!rc && to)
             vtrain_each_part(u, 0, (size_t)z->l->shards * u->shard, keep_part, &w);
+        vt_param_rest(z->spill, z->state[k][what]);
+        for (int i = 0; to && i < u->n; i++)
+            vt_param_rest(z->gathered, of_param(&w, u->param[i]));
     }
     return rc;
 }
@@ -405,9 +458,11 @@ int vtrain_zero_gather(vtrain_zero *z, bool keep, vt_opt_state *state, vt_tensor
 {
     if (!z->ema)
         ema = NULL;
-    int rc = keep && state ? vt_opt_open(state, z->p, z->l->how, err) : 0;
+    if (z->gathered)
+        vc_spill_take_back(z->gathered, SIZE_MAX);
+    int rc = keep && state ? vt_opt_open(state, z->p, z->l->how, z->gathered, err) : 0;
     if (!rc && keep && ema)
-        rc = vt_ema_open(ema, z->p, err);
+        rc = vt_ema_open(ema, z->p, z->gathered, err);
     rc = vc_comm_agree(z->l->all, rc, err);
     for (state_kind i = 0; !rc && state && i < VT_OPT_STATES; i++)
         rc = gather_kind(z, i, keep ? state->of[i] : NULL, err);
@@ -418,7 +473,7 @@ int vtrain_zero_gather(vtrain_zero *z, bool keep, vt_opt_state *state, vt_tensor
 
 int vtrain_zero_gather_state(vtrain_zero *z, int k, vt_tensor ***to, vc_err *err)
 {
-    int rc = vc_comm_agree(z->l->all, vt_ema_open(to, z->p, err), err);
+    int rc = vc_comm_agree(z->l->all, vt_ema_open(to, z->p, NULL, err), err);
     return vc_context(err, rc ? rc : gather_kind(z, k, *to, err), "optimizer state");
 }
 
@@ -486,6 +541,7 @@ int vtrain_zero_read(vtrain_zero *z, const vf_safetensors *file, bool averages, 
             r.to = z->state[k][r.what]->data;
             vtrain_each_part(r.u, first_of(z, r.u), r.u->shard, read_state, &r);
         }
+        move_unit(z, k, vt_param_rest);
     }
     return r.rc;
 }

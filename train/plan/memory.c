@@ -401,6 +401,8 @@ static void remedies(const vtrain *t, uint32_t group, char *text, size_t size)
         { lora, "a smaller --rank" },
         { lora && !vt_host_memory(t->g) && t->plan.swapped < t->plan.blocks, "--low_vram" },
         { less[0], less },
+        { !lora && vt_host_memory(t->g) && !vtrain_opt_spilled(t->optim.state),
+          "--offload_optimizer disk" },
         { c->use_ema, "--no_use_ema" },
         { true, "or smaller buckets (vprep --video_sample_size, --video_sample_n_frames)" },
     };

@@ -13,6 +13,7 @@
 #include "common/adapters/adapter.h"
 #include "train/lora/lora.h"
 #include "train/optim/groups.h"
+#include "train/parallel/state.h"
 #include "train/plan/memory.h"
 #include "train/samples/spans.h"
 
@@ -229,6 +230,11 @@ static void say_memory(const vtrain *t)
     if (t->plan.offloaded)
         say(t, "memory: %s of blocks' inputs are offloaded to host memory until backward",
             vc_human_bytes(mapped, (double)t->plan.offloaded));
+    if (vtrain_opt_spilled(t->optim.state))
+        say(t, "memory: %s of optimiser state are in a file in %s, beyond the peak: each step reads "
+            "and writes them", vc_human_bytes(mapped,
+            (double)vtrain_opt_spilled(t->optim.state)), strcmp(t->cfg.offload_optimizer, "disk")
+            ? t->cfg.offload_optimizer : t->cfg.output_dir);
     if (b.on_host)
         say(t, "memory: %s of frozen weights, of the first %d blocks, stay on the host and are "
             "copied when their block is reached", vc_human_bytes(mapped, (double)b.on_host),

@@ -2,6 +2,7 @@
  * DeepSpeed JSON file stands for, and the checks of the number of ranks. */
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "formats/json/json.h"
 #include "train/settings/settings.h"
@@ -27,15 +28,14 @@ static const entry entries[] = {
     { .path = "bf16.enabled", .flag = "mixed_precision", .yes = "bf16" },
     { .path = "fp16.enabled", .flag = "mixed_precision", .yes = "fp16" },
     { .path = "zero_optimization.stage", .flag = "zero_stage" },
+    { .path = "zero_optimization.offload_optimizer.device", .flag = "offload_optimizer" },
+    { .path = "zero_optimization.offload_optimizer.nvme_path",
+      .flag = "offload_optimizer_nvme_path" },
+    { .path = "zero_optimization.offload_param.device", .flag = "offload_param" },
     { .path = "optimizer.type", .flag = "optimizer" },
     { .path = "optimizer.params.lr", .flag = "learning_rate" },
     { .path = "optimizer.params.eps", .flag = "adam_epsilon" },
     { .path = "optimizer.params.weight_decay", .flag = "adam_weight_decay" },
-};
-
-/* Entries that move state to the host or to disks: "none" is accepted. */
-static const char *const devices[] = {
-    "zero_optimization.offload_optimizer.device", "zero_optimization.offload_param.device",
 };
 
 /* The value at "a.b.c", or NULL. */
@@ -80,18 +80,6 @@ static int take_entry(const entry *e, const cJSON *root, vc_flags *set, vc_err *
     return vc_context(err, vc_flags_prefer(set, e->flag, text, err), "%s", e->path);
 }
 
-static int check_devices(const cJSON *root, vc_err *err)
-{
-    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
-        const cJSON *v = find(root, devices[i]);
-        if (v && !cJSON_IsNull(v) && !is_text(v, "none"))
-            return vc_fail(err, VC_EUSAGE, "%s: state is not moved to the host: \"none\" is "
-                           "accepted; --optimizer adamw8bit, --parallel fsdp and --blocks_to_swap "
-                           "need less memory on the device", devices[i]);
-    }
-    return 0;
-}
-
 /* Whether the file's key is one of the table, or the first part of one. */
 static bool is_known(const char *key)
 {
@@ -121,8 +109,6 @@ static int take_file(const char *path, vc_flags *set, vc_err *err)
     int rc = vf_json_read(&root, path, MOST_BYTES, err);
     if (!rc && !cJSON_IsObject(root))
         rc = vc_fail(err, VC_EUSAGE, "an object with DeepSpeed's settings expected");
-    if (!rc)
-        rc = check_devices(root, err);
     for (size_t i = 0; !rc && i < sizeof entries / sizeof *entries; i++)
         rc = take_entry(&entries[i], root, set, err);
     if (!rc)
@@ -150,6 +136,26 @@ int vtrain_take_launcher(vtrain_config *c, vc_flags *set, vc_err *err)
     c->zero_stage = c->fsdp_sharding_strategy = 0;
     c->use_fsdp = false;
     return rc || !parallel ? rc : vc_flags_prefer(set, "parallel", parallel, err);
+}
+
+void vtrain_take_offload(vtrain_config *c, vc_flags *set)
+{
+    const bool nvme = !strcasecmp(c->offload_optimizer, "nvme");
+    if (!strcasecmp(c->offload_optimizer, "none") || !strcasecmp(c->offload_optimizer, "false"))
+        c->offload_optimizer = (char *)"none";
+    if (nvme)
+        c->offload_optimizer = c->offload_optimizer_nvme_path ? c->offload_optimizer_nvme_path
+                                                              : (char *)"disk";
+    else if (c->offload_optimizer_nvme_path)
+        vc_flags_say(set, "--offload_optimizer_nvme_path: has no effect without "
+                     "--offload_optimizer nvme");
+    c->offload_optimizer_nvme_path = NULL;
+    if (c->offload_param && c->training_type != VTRAIN_LORA)
+        vc_flags_say(set, "--offload_param: has no effect: a full finetune's weights are trained "
+                     "where they are; --parallel fsdp splits them over ranks");
+    else if (c->offload_param && !c->blocks_to_swap)
+        c->low_vram = true;
+    c->offload_param = 0;
 }
 
 /* ---- the number of ranks ---- */

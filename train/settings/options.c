@@ -218,6 +218,7 @@ static void check_model(vtrain_config *c, vc_flags *set, bool fresh)
 
 static void check_memory(vtrain_config *c, vc_flags *set)
 {
+    vtrain_take_offload(c, set);
     if (c->gradient_checkpointing_offload && c->gradient_checkpointing == VTRAIN_REMAT_NONE)
         vc_flags_wrong(set, "--gradient_checkpointing_offload: --gradient_checkpointing says none");
     if (c->gradient_checkpointing_offload && c->gradient_checkpointing == VTRAIN_REMAT_AUTO)

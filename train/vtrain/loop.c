@@ -77,6 +77,8 @@ static int update(vtrain *t, const vtrain_loop_state *l, vtrain_record *r, vc_er
                   c->muon_adjust_lr_fn ? VT_MUON_ORIGINAL : VT_MUON_MATCH_RMS },
     };
     rc = vtrain_opt_step(t->optim.state, &o, vtrain_decay(t), err);
+    if (vtrain_opt_spilled(t->optim.state))    /* a rank's disk may have failed */
+        rc = vc_comm_agree(t->comm, vc_context(err, rc, "--offload_optimizer"), err);
     if (run && run->logged) {
         r->number_name = run->number[0];
         r->number = vtrain_opt_numbers(t->optim.state)[0];

@@ -29,6 +29,7 @@
 #include "train/setup/encoders.h"
 #include "train/setup/experts.h"
 #include "train/setup/load.h"
+#include "train/setup/offload.h"
 #include "train/setup/sources.h"
 #include "train/setup/trained.h"
 #include "train/steps/trace.h"
@@ -308,6 +309,19 @@ static int check_optimiser(const vtrain *t, vc_err *err)
     return 0;
 }
 
+static int open_optimiser(vtrain *t, vc_err *err)
+{
+    vtrain_opt_opts o = { .how = (vt_optimizer)t->cfg.optimizer, .average = t->cfg.use_ema,
+                          .beta1 = t->cfg.adam_beta1, .dry = t->cfg.dry_run };
+    int rc = vtrain_offload_folder(&o.folder, t, err);
+    if (!rc)
+        rc = vtrain_opt_open(&t->optim.state, t->cfg.dp_shards > 1 ? t->ranks.dist : NULL, t->g,
+                             t->params, &o, err);
+    if (rc == VC_EFULL || (rc && o.folder))
+        vc_context(err, rc, "--offload_optimizer %s", t->cfg.offload_optimizer);
+    return rc;
+}
+
 /* Opens the ranks' exchange of tokens and gradients, the optimiser's state and the objective; reads
  * the checkpoint's state. Collective. */
 static int open_training(vtrain *t, vc_err *err)
@@ -330,8 +344,7 @@ static int open_training(vtrain *t, vc_err *err)
     if (!rc)
         rc = vtrain_dist_open(&t->ranks.dist, t->comm, t->g, t->params, &o, err);
     if (!rc)
-        rc = vtrain_opt_open(&t->optim.state, o.shards > 1 ? t->ranks.dist : NULL, t->g, t->params,
-                             &(vtrain_opt_opts){ o.how, t->cfg.use_ema, t->cfg.adam_beta1 }, err);
+        rc = open_optimiser(t, err);
     if (!rc)
         rc = open_objective(t, err);
     if (!rc && t->from.dir)

@@ -123,10 +123,17 @@ static int add_state(void *arg, const char *prefix, const vt_param *p, vt_tensor
     return vf_views_add(arg, prefix, p->name, "", x, x->dtype, 1, err);
 }
 
+static void rest(void *arg, const vt_tensor *x)
+{
+    vtrain_opt_rest(arg, x);
+}
+
 static int write_optimizer(vtrain *t, const char *dir, vf_sums *sums, vc_err *err)
 {
     vf_views s;
     int rc = vf_views_open(&s, t->g, (2 + VT_OPT_STATES) * vt_params_count(t->params), err);
+    s.written = rest;
+    s.written_arg = t->optim.state;
     if (!rc)
         rc = vtrain_opt_each(t->optim.state, add_state, &s, err);
     if (!rc)
@@ -385,5 +392,7 @@ int vtrain_check_weights(const vtrain *t, vc_err *err)
         if (saved && vt_host_memory(t->g))
             rc = vc_map_check(p->t->data, (size_t)vt_count(p->t) * vc_dtype_size(p->t->dtype), err);
     }
+    if (!rc)
+        rc = vtrain_opt_check(t->optim.state, err);
     return vc_comm_agree(t->comm, rc, err);
 }

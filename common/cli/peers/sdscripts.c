@@ -110,7 +110,7 @@ static const vc_peer_row rows[] = {
             "llm_adapter_path system_prompt pos_emb_random_crop_rate enable_scaled_pos_embed "
             "apply_lg_attn_mask save_clip save_t5xxl use_flash_attn use_sage_attn dataset_class",
             "FLUX.1's files have no such setting: leave it out"),
-    NOTE("output_config offload_optimizer_nvme_path offload_param_nvme_path t5xxl_device "
+    NOTE("output_config offload_param_nvme_path t5xxl_device "
          "t5xxl_dtype vae_disable_cache skip_latents_validity_check", BACKEND),
     PAIRS("optimizer_args"),
     OPTIMIZER_ARGS,

@@ -182,7 +182,7 @@ static void test_fifty_steps(void **state)
         float *want = golden_values(f, losses, NULL);
         open_model(&m, f, &rows[i].size);
         assert_true(factors(&m, f, rows[i].golden, "start", start) >= 4);
-        assert_ok(vt_opt_open(&s, m.p, VT_ADAMW, &err), &err);
+        assert_ok(vt_opt_open(&s, m.p, VT_ADAMW, NULL, &err), &err);
         for (int k = 0; k < STEPS; k++) {
             vt_opt_step o = adamw;
             const double loss = step(&m);

@@ -60,7 +60,7 @@ void ref_check_steps(const vtrain_family *family, const char *name, double most)
     float *losses = golden_values(m.golden, "losses", NULL);
     float *norms = golden_values(m.golden, "norms", NULL);
     assert_int_equal(vt_params_train(m.params, NULL, NULL, NULL), 0);
-    assert_int_equal(vt_opt_open(&s, m.params, VT_ADAMW, NULL), 0);
+    assert_int_equal(vt_opt_open(&s, m.params, VT_ADAMW, NULL, NULL), 0);
     for (int i = 0; i < 10; i++)
         one_step(&m, &s, i, losses, norms);
     for (int i = 0; i < vt_params_count(m.params); i++) {

@@ -104,7 +104,7 @@ static void test_steps(void **state)
     open_lora(&m, VC_F32);
     float *losses = golden_values(m.golden, "losses", NULL);
     float *norms = golden_values(m.golden, "norms", NULL);
-    assert_int_equal(vt_opt_open(&s, m.params, VT_ADAMW, NULL), 0);
+    assert_int_equal(vt_opt_open(&s, m.params, VT_ADAMW, NULL, NULL), 0);
     for (int i = 0; i < 10; i++) {
         char name[16];
         ref_case c;
