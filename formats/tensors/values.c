@@ -158,6 +158,14 @@ static int check_finite(const void *x, const vf_view *v, vc_err *err)
     return vc_fail(err, VC_ENUMERIC, "%s: a value is NaN or infinite", v->name);
 }
 
+/* Ends the last tensor, and begins t. */
+static void next(vf_views *s, const vt_tensor *t)
+{
+    if (s->written && s->last)
+        s->written(s->written_arg, s->last);
+    s->last = t;
+}
+
 /* Gets the values of view i from the device, converted to the type in the file. */
 static int get(void *arg, int i, const void **data, vc_err *err)
 {
@@ -165,8 +173,7 @@ static int get(void *arg, int i, const void **data, vc_err *err)
     const value *from = &s->from[i];
     const vf_view *v = &s->v[i];
     size_t n = (size_t)vf_view_count(v);
-    if (s->written && i > 0 && s->from[i - 1].t)
-        s->written(s->written_arg, s->from[i - 1].t);
+    next(s, from->t);
     if (!from->t) {
         *data = v->data;
         return check_finite(*data, v, err);
@@ -195,6 +202,7 @@ int vf_views_write(vf_views *s, const char *dir, const char *file, const vf_meta
         return vc_no_memory(err);
     int rc = vf_safetensors_stream(path, s->v, s->n, meta, n_meta, &feed, sealed, sums,
                                    err);
+    next(s, NULL);
     free(path);
     return rc;
 }

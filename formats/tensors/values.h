@@ -25,9 +25,10 @@ typedef struct vf_views {
                                               * view has the values */
     int n, room;
     void *held, *converted;                  /* values of the last tensor, before and after */
-    /* NULL, or called with each tensor after its values were written, if the next one follows */
-    void (*written)(void *arg, const vt_tensor *t);
+    void (*written)(void *arg, const vt_tensor *t);      /* NULL, or called with each tensor when its
+                                              * values were written */
     void *written_arg;
+    const vt_tensor *last;                   /* whose values are being written, or NULL */
 } vf_views;
 int vf_views_open(vf_views *s, vt_ctx *g, int room, vc_err *err);
 void vf_views_close(vf_views *s);                   /* s may be all-zero */
