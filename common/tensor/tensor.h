@@ -199,7 +199,7 @@ void vt_scope_end(vt_ctx *g, vt_scope s, int n, vt_tensor *const *keep);
 
 /* ---- blocks: the unit of recomputation, sharding, swapping and prefetch ---- */
 
-enum { VT_BLOCK_IO = 12 };
+enum { VT_BLOCK_IO = 28 };
 
 /* fn reads n_in tensors (some may be NULL) and sets n_out outputs; it may run twice and must do the
  * same both times, so it has no state of its own. It reads parameters and host data through arg,
@@ -318,7 +318,7 @@ vt_tensor *vt_grad(vt_ctx *g, vt_tensor *t);
 
 typedef struct vt_node vt_node;
 typedef void (*vt_grad_fn)(vt_ctx *g, const vt_node *n);
-enum { VT_SAVED = 12 };
+enum { VT_SAVED = VT_BLOCK_IO };              /* a node of a block has all of its inputs */
 struct vt_node {
     vt_grad_fn fn;
     const char *op;
