@@ -156,11 +156,13 @@ def with_lora(model, lora):
 
 
 def step(model, config, v, predict):
-    """Adds the output and the loss to a case's tensors; returns the tensors and the gradients."""
+    """Adds the output and the loss to a case's tensors; returns the tensors and the gradients.
+    predict may return the output and a term of the loss that is added to its mean square."""
     with torch.enable_grad():
         model.zero_grad()
         y = predict(model, config, v)
-        loss = (y.float() - v["target"]).pow(2).mean()
+        y, more = y if isinstance(y, tuple) else (y, 0)
+        loss = (y.float() - v["target"]).pow(2).mean() + more
         loss.backward()
     v.update(output=y.detach(), loss=loss.detach())
     return v, {plain(n): p.grad.float().clone() for n, p in model.named_parameters()

@@ -95,6 +95,8 @@ typedef struct vtrain_config {
     double loss_delta, loss_cutoff;
     bool uniform_sampling, motion_sub_loss;
     double motion_sub_loss_ratio, first_frame_conditioning_p, embedded_guidance;
+    bool with_audio;
+    double video_loss_weight, audio_loss_weight, audio_guidance_scale;
 
     /* optimiser */
     int64_t max_train_steps, num_train_epochs, train_batch_size, gradient_accumulation_steps;

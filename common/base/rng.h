@@ -40,7 +40,10 @@ enum {
     VC_DRAW_DROP_INPUT = 82,      /* LoRA: --lora_dropout, of a module's input */
     VC_DRAW_DROP_NEURON = 83,     /* --network_dropout, of the values between A and B */
     VC_DRAW_DROP_RANK = 84,       /* --rank_dropout, of their columns */
-    VC_DRAW_DROP_MODULE = 85      /* --module_dropout, of whole modules */
+    VC_DRAW_DROP_MODULE = 85,     /* --module_dropout, of whole modules */
+    VC_DRAW_SOUND_LATENT = 86,    /* posterior noise of the sound */
+    VC_DRAW_SOUND = 87,           /* noise of the sound in training */
+    VC_DRAW_SOUND_VALIDATION = 88 /* of a validation sample, as VC_DRAW_VALIDATION */
 };
 
 void vc_philox(const uint32_t key[2], const uint32_t ctr[4], uint32_t out[4]);

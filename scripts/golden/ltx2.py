@@ -12,7 +12,7 @@ from diffusers.pipelines.ltx2.pipeline_ltx2 import LTX2Pipeline
 
 TINY = dict(in_channels=8, out_channels=8, num_attention_heads=2, attention_head_dim=16,
             cross_attention_dim=32, num_layers=2, caption_channels=32, rope_type="split",
-            audio_in_channels=4, audio_out_channels=4, audio_num_attention_heads=2,
+            audio_in_channels=16, audio_out_channels=16, audio_num_attention_heads=2,
             audio_attention_head_dim=8, audio_cross_attention_dim=16)
 V23 = dict(gated_attn=True, cross_attn_mod=True, audio_gated_attn=True, audio_cross_attn_mod=True,
            use_prompt_embeddings=False, perturbed_attn=True)

@@ -1,7 +1,9 @@
 """LTX-2's text connectors, 2.0, 2.3 and a wider 2.3: the states of all layers of a text encoder,
-the features that they are projected to, and the video's prompt after its connector. `states`
-[B,n,C,L] and `features` [B,n,D] begin with the valid tokens, `length` of them; the reference has
-its padding in front."""
+the features that they are projected to, and the prompts of video (`prompt`) and sound
+(`sound_prompt`) after their connectors. `states` [B,n,C,L] and `features` [B,n,D] begin with the
+valid tokens, `length` of them; the reference has its padding in front. `sound_features` are those
+of the sound's connector, and `both` of 2.3 has them behind the video's, of 2.0, where they are
+equal, only once."""
 import golden
 import torch
 from diffusers.pipelines.ltx2.connectors import LTX2TextConnectors
@@ -34,11 +36,16 @@ def one(out, name, config):
     mask = (torch.arange(N)[None] >= N - torch.tensor(LENGTHS)[:, None]).long()
     seen = []
     model.video_connector.register_forward_pre_hook(lambda m, args: seen.append(args[0]))
-    prompt, _, attended = model(states, mask)
+    model.audio_connector.register_forward_pre_hook(lambda m, args: seen.append(args[0]))
+    prompt, sound, attended = model(states, mask)
     assert attended.all()
+    video, audio = (front(x, LENGTHS) for x in seen)
+    both = torch.cat([video, audio], 2) if config.get("per_modality_projections") else video
     golden.save(out / f"{name}.safetensors",
-                {"states": front(states, LENGTHS), "features": front(seen[0], LENGTHS),
-                 "length": torch.tensor(LENGTHS, dtype=torch.int32), "prompt": prompt},
+                {"states": front(states, LENGTHS), "features": video,
+                 "sound_features": audio, "both": both,
+                 "length": torch.tensor(LENGTHS, dtype=torch.int32), "prompt": prompt,
+                 "sound_prompt": sound},
                 config=whole, weights=shapes)
 
 

@@ -301,10 +301,10 @@ static void put_validation(vf_writer *w, const toy *t, int i)
 
 /* ---- head ---- */
 
-static cJSON *numbers(const toy *t, double first)
+static cJSON *numbers(int n, double first)
 {
     cJSON *a = cJSON_CreateArray();
-    for (int c = 0; c < t->channels; c++)
+    for (int c = 0; c < n; c++)
         cJSON_AddItemToArray(a, cJSON_CreateNumber(first + c));
     return a;
 }
@@ -324,8 +324,20 @@ static cJSON *make_head(const toy *t)
     cJSON_AddNumberToObject(e, "scaling_factor", t->scaling);
     cJSON_AddNumberToObject(e, "shift_factor", t->shift);
     cJSON_AddBoolToObject(e, "invert_scale_latents", t->invert);
-    cJSON_AddItemToObject(e, "mean", t->per_channel ? numbers(t, 0) : cJSON_CreateNull());
-    cJSON_AddItemToObject(e, "std", t->per_channel ? numbers(t, 1) : cJSON_CreateNull());
+    cJSON_AddItemToObject(e, "mean", t->per_channel ? numbers(t->channels, 0) : cJSON_CreateNull());
+    cJSON_AddItemToObject(e, "std", t->per_channel ? numbers(t->channels, 1) : cJSON_CreateNull());
+    if (t->sound_channels) {
+        const int n = t->sound_channels * t->sound_bins;
+        e = cJSON_AddObjectToObject(o, "audio_vae");
+        cJSON_AddStringToObject(e, "class", "AutoencoderKLLTX2Audio");
+        cJSON_AddStringToObject(e, "fingerprint", t->fingerprint);
+        cJSON_AddNumberToObject(e, "channels", t->sound_channels);
+        cJSON_AddNumberToObject(e, "bins", t->sound_bins);
+        cJSON_AddNumberToObject(e, "rate", 16000);
+        cJSON_AddNumberToObject(e, "hop", 640);
+        cJSON_AddItemToObject(e, "mean", numbers(n, 0));
+        cJSON_AddItemToObject(e, "std", numbers(n, 1));
+    }
     if (t->conditions & 1u << VC_ROLE_VISION) {
         e = cJSON_AddObjectToObject(o, "image_encoder");
         cJSON_AddStringToObject(e, "class", "CLIPVisionModel");

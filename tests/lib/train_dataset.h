@@ -44,6 +44,9 @@ typedef struct toy {
     const char *train_mode;                  /* NULL means "normal" */
     unsigned conditions;                     /* bits 1 << vc_role: conditions of each sample */
     int mask_channels, embeds;               /* 0 means 1, TOY_EMBEDS */
+    int sound_channels, sound_bins;          /* of the sound that the manifest describes, whose
+                                              * number k of a frame has the mean k and the std
+                                              * 1 + k; 0: none */
     int noised;                              /* variants of image_noised */
     toy_store store;
     int prompts;                             /* number of validation records */

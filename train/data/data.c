@@ -515,6 +515,7 @@ void vtrain_data_close(vtrain_data *d)
         vf_dataset_close(d->set[i].data);
     free(d->set);
     free(d->norm.sub);
+    free(d->sound.norm.sub);
     for (int i = 0; i < VC_ROLES; i++)
         free(d->role_norm[i].sub);
     free(d->sample);

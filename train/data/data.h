@@ -51,6 +51,14 @@ typedef struct vtrain_norm {
     float *sub, *mul;
 } vtrain_norm;
 
+/* The sound of clips: latents [C,L,1,bins] of L frames. */
+typedef struct vtrain_sound {
+    int channels, bins;          /* 0: the model has no sound */
+    double rate;                 /* latent frames a second */
+    vtrain_norm norm;            /* of the channels * bins numbers of a frame, a channel's bins one
+                                  * behind the other */
+} vtrain_sound;
+
 /* Latent rows and columns of a sample's reference pictures; 0: it has none of that place. */
 typedef struct vtrain_own {
     uint16_t size[VC_REFERENCES][2];
@@ -69,6 +77,9 @@ typedef struct vtrain_group {
     int64_t text_rows;           /* as fitted: tokens of a caption of the first slot, where
                                   * fit->whole_texts; else 0 */
     bool base;                   /* the target is the base's prediction (sets.h) */
+    int sound;                   /* as fitted: latent frames of the longest sound that a sample of
+                                  * its frames and rate can have, at least 1; 0: the model has no
+                                  * sound */
     int segments;                /* of each text (`text_chunks`), all of the same number of rows; 0:
                                   * texts are of the whole clip */
     vtrain_own own;
@@ -107,7 +118,8 @@ bool vtrain_data_weights(const vtrain_data *d, int set, const char *component, v
  * clip with a first-frame image becomes the image's mean, since samples begin with a frame that was
  * encoded alone, too. fit->roles: the conditions that the loader adds to batches, scaled by
  * family->scale; the first sample of each group is checked for them. fit->text_rows, whole_texts,
- * mean_roles and embeds say how batches hold prompts and conditions (dit.h). VC_EMISMATCH names
+ * mean_roles and embeds say how batches hold prompts and conditions (dit.h). fit->sound: batches
+ * have the sound of clips, where samples have some. VC_EMISMATCH names
  * dataset and transformer if the dataset was made without them; errors of a sample name the sample.
  * *note: a malloc'ed message (the transformer takes no conditions, but the dataset has some), or
  * NULL. */
@@ -123,6 +135,10 @@ const vtrain_norm *vtrain_data_role_norm(const vtrain_data *d, vc_role role);
  * sizes of `of` are set, 5 or 3. */
 int vtrain_data_role_dim(const vtrain_data *d, vc_role role, const int64_t x[5],
                          const vtrain_own *own, int64_t of[5]);
+/* The sound, as fitted, and the latent frames of that of `frames` pixel frames at a rate, from 1
+ * on. */
+const vtrain_sound *vtrain_data_sound(const vtrain_data *d);
+int vtrain_data_sound_frames(const vtrain_data *d, double frames, double fps);
 /* Latent frames that the transformer gets for a clip of f. */
 int vtrain_data_frames(const vtrain_data *d, int f);
 /* True if a group's first sample has a loss mask; if false, other samples may still have one. */

@@ -276,6 +276,15 @@ static size_t role_size(const vtrain_data *d, int role, size_t clip, size_t fram
     return (vc_roles[role].clip ? clip : frame) * (size_t)d->role_norm[role].channels;
 }
 
+/* Elements of the longest sound of a row. */
+static size_t sound_size(const vtrain_data *d)
+{
+    int most = 0;
+    for (uint32_t i = 0; i < d->n_groups; i++)
+        most = d->group[i].sound > most ? d->group[i].sound : most;
+    return (size_t)most * (size_t)d->sound.norm.channels;
+}
+
 static int make_slot(vtrain_loader *l, slot *s, vc_err *err)
 {
     const vtrain_data *d = l->d;
@@ -304,6 +313,11 @@ static int make_slot(vtrain_loader *l, slot *s, vc_err *err)
         (rc = take(l, &s->b.latents, rows, clip * channels * sizeof *s->b.latents, err)))
         return rc;
     s->b.loss_scale = s->scale;
+    if (d->sound.channels && ((rc = take(l, &s->b.sound_length, rows, sizeof *s->b.sound_length,
+                                         err)) ||
+                              (rc = take(l, &s->b.sound, rows, sound_size(d) * sizeof *s->b.sound,
+                                         err))))
+        return rc;
     s->b.held = s->held;
     if (!l->o.held_out && vtrain_data_holds(d, true) &&
         (rc = take(l, &s->b.target, rows, clip * channels * sizeof *s->b.target, err)))
@@ -339,6 +353,8 @@ static void free_slot(slot *s)
     free(s->first);
     free(s->b.cond_dropped);
     free(s->b.loss_weight);
+    free(s->b.sound);
+    free(s->b.sound_length);
     free(s->b.latents);
     for (int i = 0; i < VC_ROLES; i++)
         free(s->b.cond[i]);

@@ -4,9 +4,9 @@
  * draws of (row in the micro-batch, m) choose the caption (VC_DRAW_CAPTION), if it is dropped
  * (VC_DRAW_CAPTION_DROP), the posterior noise of stored moments (VC_DRAW_LATENT, C,f,h,w order),
  * the noised first frame (VC_DRAW_IMAGE), the noise of the first frame and of the masked clip
- * (VC_DRAW_IMAGE_LATENT, VC_DRAW_VIDEO_LATENT) and whether conditions become zeros
- * (VC_DRAW_COND_DROP). A micro-batch does not depend on the number of threads or on the step where
- * the run started.
+ * (VC_DRAW_IMAGE_LATENT, VC_DRAW_VIDEO_LATENT) and of the sound (VC_DRAW_SOUND_LATENT), and whether
+ * conditions become zeros (VC_DRAW_COND_DROP). A micro-batch does not depend on the number of
+ * threads or on the step where the run started.
  *
  * The loader delivers micro-batches in `parts` of equally many rows, each a batch of its own, for
  * ranks that share a micro-batch, or that have no memory for all its rows at once. Of n rows part s
@@ -84,6 +84,9 @@ typedef struct vtrain_batch {
     float *cond[VC_ROLES];       /* as vtrain_in's: image [rows,C,1,h,w], video [rows,C,f,h,w], mask
                                   * [rows,1,f,h,w], references [rows,C,1,H,W]; NULL: none */
     bool *cond_dropped;          /* [rows]: the row's pictures are zeros */
+    int64_t sound_dim[5];        /* rows, C, L, 1, bins of models with sound; else zeros */
+    float *sound;                /* as latents, of sizes sound_dim, zeros behind a row's frames */
+    int32_t *sound_length;       /* [rows] latent frames of the row's sound; 0: it has none */
     bool weighted;               /* a row has a loss mask */
     float *loss_weight;          /* if weighted: [rows,1,f,h,w] factor of the level's weight, 1 in
                                   * rows without a mask */

@@ -60,6 +60,8 @@ static int check_conditions(const vtrain_loader *l, uint32_t sample, const cJSON
     unsigned used = c.has & 1u << VC_ROLE_LOSS_MASK;
     if (d->clean_frames)
         used |= c.has & 1u << VC_ROLE_IMAGE;
+    if (d->sound.channels)
+        used |= c.has & 1u << VC_ROLE_AUDIO;
 
     for (int i = 0; i < VC_ROLES; i++)
         if (d->roles & 1u << i && (!vc_roles[i].own_size || c.has & 1u << i))
@@ -162,6 +164,8 @@ static void prefetch(const vtrain_loader *l, uint32_t sample, const vtrain_condi
     const vf_dataset *data = l->d->set[at->dataset].data;
 
     vf_dataset_prefetch(data, at->index, vf_dataset_entry(data, at->index)->latent);
+    if (l->d->sound.channels && c->has & 1u << VC_ROLE_AUDIO)
+        vf_dataset_prefetch(data, at->index, c->key[VC_ROLE_AUDIO]);
     for (int i = 0; i < VC_ROLES; i++) {
         vc_role e = vtrain_loader_entry(l, at->dataset, (vc_role)i);
         if (l->d->roles & 1u << i && c->has & 1u << e)
@@ -274,7 +278,11 @@ int vtrain_loader_fill(vtrain_loader *l, vtrain_loader_slot *s)
     const vtrain_group *g = &l->d->group[b->group];
     const int64_t dim[5] = { b->rows, l->d->norm.channels, g->padded, g->h, g->w };
 
+    const int64_t sound[5] = { b->rows, l->d->sound.channels, g->sound, 1, l->d->sound.bins };
+
     memcpy(b->dim, dim, sizeof b->dim);
+    if (l->d->sound.channels)
+        memcpy(b->sound_dim, sound, sizeof b->sound_dim);
     b->paired = vtrain_data_roles_of(l->d, &g->own) & VC_ROLES_REFERENCE;
     b->alone = is_alone(l, s);
     b->own = b->alone ? (vtrain_own){ 0 } : g->own;

@@ -17,6 +17,7 @@ typedef struct filling {
     float *x;                            /* out: [C,padded,h,w] */
     size_t channels, f, padded, area;    /* channels; frames stored and with padding; h w */
     size_t variant;                      /* chosen one, of a value with several */
+    size_t period;                       /* numbers of norm for a channel's elements, in turn */
     const vtrain_norm *norm;
     bool draw;
     uint32_t purpose;                    /* of the posterior noise */
@@ -84,7 +85,8 @@ static bool fill(const vtrain_loader *l, const slot *s, int row, const filling *
         else
             vf_view_f32(z, &v->mean, first + c * plane, plane);
         for (size_t i = 0; i < plane; i++)
-            z[i] = (z[i] - j->norm->sub[c]) * j->norm->mul[c];
+            z[i] = (z[i] - j->norm->sub[c * j->period + i % j->period]) *
+                   j->norm->mul[c * j->period + i % j->period];
     }
     finite = finite && vf_all_finite(j->x, all);
     if (finite)
@@ -104,6 +106,7 @@ static filling job_of(const vtrain_loader *l, const slot *s, float *x, const vtr
     const vtrain_group *g = &l->d->group[s->b.group];
     return (filling){ .x = x, .channels = (size_t)norm->channels, .f = (size_t)g->f,
                   .padded = (size_t)g->padded, .area = (size_t)g->h * (size_t)g->w, .norm = norm,
+                  .period = 1,
                   .draw = l->o.latent == VTRAIN_LATENT_SAMPLE, .purpose = purpose };
 }
 
@@ -227,6 +230,44 @@ static int fill_role(const vtrain_loader *l, const slot *s, int row, vc_role rol
     return rc;
 }
 
+/* ---- sound ---- */
+
+/* Moves the channels of x [channels,f,area] apart to [channels,all,area], with zeros behind. */
+static void pad_behind(float *x, size_t channels, size_t f, size_t all, size_t area)
+{
+    for (size_t c = channels; c--;) {
+        memmove(x + c * all * area, x + c * f * area, f * area * sizeof *x);
+        memset(x + (c * all + f) * area, 0, (all - f) * area * sizeof *x);
+    }
+}
+
+static int fill_sound(const vtrain_loader *l, const slot *s, int row, vc_err *err)
+{
+    const vtrain_conditions *c = &s->cond[row];
+    const vtrain_sound *is = &l->d->sound;
+    const size_t all = (size_t)s->b.sound_dim[2], size = all * (size_t)is->norm.channels;
+    filling j = job_of(l, s, s->b.sound + (size_t)row * size, &is->norm, VC_DRAW_SOUND_LATENT);
+    s->b.sound_length[row] = 0;
+    if (!(c->has & 1u << VC_ROLE_AUDIO)) {
+        memset(j.x, 0, size * sizeof *j.x);
+        return 0;
+    }
+    vtrain_latent_value v;
+    int rc = vtrain_condition_open(l->d, s->row[row], c, VC_ROLE_AUDIO, false, &v, err);
+    if (rc)
+        return rc;
+    j.channels = (size_t)is->channels;
+    j.period = j.area = (size_t)is->bins;
+    j.f = j.padded = (size_t)v.mean.dim[1];
+    if (!fill(l, s, row, &j, &v))
+        rc = vc_context(err, not_finite(c->key[VC_ROLE_AUDIO], err), "conditions: %s",
+                        vc_roles[VC_ROLE_AUDIO].name);
+    pad_behind(j.x, j.channels, j.f, all, j.area);
+    s->b.sound_length[row] = (int32_t)j.f;
+    vf_safetensors_close(v.st);
+    return rc;
+}
+
 /* ---- loss weights ---- */
 
 static int fill_weight(const vtrain_loader *l, const slot *s, int row, vc_err *err)
@@ -269,6 +310,8 @@ int vtrain_loader_row(const vtrain_loader *l, vtrain_loader_slot *s, int row, vc
     for (int i = 0; i < VC_ROLES && !rc; i++)
         if (s->b.roles & 1u << i)
             rc = fill_role(l, s, row, (vc_role)i, err);
+    if (!rc && l->d->sound.channels)
+        rc = fill_sound(l, s, row, err);
     if (!rc && s->b.weighted)
         rc = fill_weight(l, s, row, err);
     return vtrain_name_sample(l->d, s->row[row], rc, err);

@@ -59,6 +59,7 @@ struct vtrain_data {
     int64_t embeds[2];
     int mask_channels;                   /* at least 1 */
     bool needs_mask;                     /* vtrain_fit's */
+    vtrain_sound sound;                  /* channels 0: the model has none */
     int frame_multiple;                  /* 0 before a fit */
     bool weighted;                       /* a group's first sample has a loss mask */
     int clean_frames;                    /* latent frames in front of each clip that take the values
@@ -83,6 +84,13 @@ const vf_entry *vtrain_data_entry(const vtrain_data *d, const vtrain_sample *s);
 const vf_entry *vtrain_data_scan(const vtrain_data *d, uint32_t i);
 /* Channels of a role's values; embeddings have one. */
 int vtrain_role_channels(const vtrain_data *d, vc_role role);
+
+/* ---- sound.c ---- */
+
+/* Reads how the sound of the datasets was made, for a transformer that takes `numbers` for each
+ * latent frame of it, and finds the groups' longest. VC_EMISMATCH: no dataset has sound, or two
+ * differ in it. */
+int vtrain_sound_fit(vtrain_data *d, int numbers, vc_err *err);
 
 /* ---- groups.c ---- */
 

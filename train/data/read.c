@@ -43,11 +43,12 @@ static int check_shape(const vf_view *v, int nd, const int64_t *want, vc_err *er
 
 /* ---- latents ---- */
 
-/* Checks a latent of f frames; `noised`: it holds any number of variants, in a first axis. */
-static int latent_views(const vtrain_data *d, int f, int h, int w, bool noised,
-                        vtrain_latent_value *v, vc_err *err)
+/* Checks a latent of these channels and f frames (0: any number); `noised`: it holds any number of
+ * variants, in a first axis. */
+static int moments_views(int channels, int f, int h, int w, bool noised, vtrain_latent_value *v,
+                         vc_err *err)
 {
-    int64_t dim[5] = { 0, d->norm.channels, f, h, w };
+    int64_t dim[5] = { 0, channels, f, h, w };
     const int skip = noised ? 0 : 1, nd = 5 - skip;
     bool moments = !vf_safetensors_get(v->st, "mean", &v->mean, NULL);
 
@@ -61,9 +62,26 @@ static int latent_views(const vtrain_data *d, int f, int h, int w, bool noised,
         return rc;
     }
     dim[0] = (int64_t)v->variants;
+    dim[2] = v->mean.dim[2 - skip];
     if (v->logvar.nd == nd && v->logvar.dim[1 - skip] == 1)
         dim[1] = 1;                      /* one logvar for all channels */
     return check_shape(&v->logvar, nd, dim + skip, err);
+}
+
+static int latent_views(const vtrain_data *d, int f, int h, int w, bool noised,
+                        vtrain_latent_value *v, vc_err *err)
+{
+    return moments_views(d->norm.channels, f, h, w, noised, v, err);
+}
+
+static int sound_views(const vtrain_data *d, const vtrain_group *g, vtrain_latent_value *v,
+                       vc_err *err)
+{
+    int rc = moments_views(d->sound.channels, 0, 1, d->sound.bins, false, v, err);
+    if (!rc && v->mean.dim[1] > g->sound)
+        rc = vc_fail(err, VC_EMISMATCH, "%s: %" PRId64 " frames of sound, but the clip has time "
+                     "for %d", v->mean.name, v->mean.dim[1], g->sound);
+    return rc;
 }
 
 static int mask_view(const vtrain_group *g, int channels, vtrain_latent_value *v, vc_err *err)
@@ -144,6 +162,8 @@ static int condition_views(const vtrain_data *d, const vtrain_group *g, vc_role 
         return mask_view(g, vtrain_role_channels(d, which), v, err);
     if (row->kind == VC_VALUE_EMBEDS)
         return embeds_view(d, v, err);
+    if (row->sound)
+        return sound_views(d, g, v, err);
     if (row->own_size) {
         const uint16_t *size = g->own.size[vc_role_reference(which)];
         return latent_views(d, 1, size[0], size[1], false, v, err);

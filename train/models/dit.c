@@ -111,7 +111,7 @@ static void run_layer(vt_ctx *g, const void *arg, vt_tensor *const *in, vt_tenso
     l->kind->run(g, l->model, l->weights, in, out);
 }
 
-vt_tensor *vtrain_dit_forward(vt_ctx *g, void *model, const vtrain_in *in)
+vt_tensor *vtrain_dit_forward(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor **sound)
 {
     const vtrain_dit *m = model;
     const vtrain_family *f = m->family;
@@ -133,14 +133,16 @@ vt_tensor *vtrain_dit_forward(vt_ctx *g, void *model, const vtrain_in *in)
         vt_run_block(g, &b, i < in->recompute.blocks ? in->recompute.how : VT_KEEP, s, s);
         vt_scope_end(g, scope, VT_BLOCK_IO, s);
     }
+    if (f->sound_head && sound)
+        *sound = vt_failed(g) ? NULL : f->sound_head(g, model, in, s);
     return vt_failed(g) ? NULL : f->head(g, model, in, s);
 }
 
-vt_tensor *vtrain_forward(vt_ctx *g, void *model, vtrain_in *in)
+vt_tensor *vtrain_forward(vt_ctx *g, void *model, vtrain_in *in, vt_tensor **sound)
 {
     const vtrain_dit *m = model;
     m->family->prepare(g, model, in);
-    return vtrain_dit_forward(g, model, in);
+    return vtrain_dit_forward(g, model, in, sound);
 }
 
 /* ---- for families ---- */

@@ -41,6 +41,10 @@ typedef struct vtrain_in {
                                                * of a row have the timestep t */
     vt_tensor *guidance;                      /* f32 [B]: the strength of guidance, 1 for none; NULL
                                                * unless vtrain_fit.guidance */
+    vt_tensor *sound;                         /* noisy latents of the clips' sound [B,C,L,1,bins]
+                                               * f32, of models with sound; else NULL */
+    const int32_t *sound_length;              /* [B] on the host: latent frames of a row's sound,
+                                               * 0..L; 0: the clip has none */
     const float *fps;                         /* [B] on the host: frames per second of the clips; 0
                                                * where the rate is not known */
     int n_texts;
@@ -60,6 +64,8 @@ typedef struct vtrain_fit {
     int channels;
     int n_texts;
     int64_t text_width[VTRAIN_TEXTS];         /* width of a slot's token states; 0: not read */
+    int64_t text_more[VTRAIN_TEXTS];          /* further numbers that a token may have behind these,
+                                               * all of them, which the model does not read */
     int64_t text_rows[VTRAIN_TEXTS];          /* rows of zeros follow a prompt's tokens up to this
                                                * number; 0: up to the longest of the batch */
     bool whole_texts;                         /* all captions of a bucket have the same number of
@@ -109,6 +115,8 @@ typedef struct vtrain_fit {
                                                * possible: the tokens of s[0] are the sequence, and
                                                * blocks mix them by nn_self_attention alone; 0: it
                                                * is not possible */
+    int sound;                                /* numbers of a latent frame of sound that the model
+                                               * is given with each clip; 0: it has no sound */
     size_t held;                              /* bytes of memory that the model holds beside its
                                                * parameters, once it is open */
 } vtrain_fit;
@@ -219,6 +227,8 @@ struct vtrain_family {
     void (*embed)(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO]);
     vtrain_blocks blocks[VTRAIN_KINDS];       /* a NULL prefix ends them */
     vt_tensor *(*head)(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s);
+    /* The prediction of in->sound, of models with sound. */
+    vt_tensor *(*sound_head)(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s);
     vtrain_scale scale[VC_ROLES];             /* of the conditions in vtrain_fit.roles */
 
     /* Defaults of flags. */
@@ -247,6 +257,9 @@ struct vtrain_family {
     /* The family of these models without the layers of --ssm_layer, whose class is first_class;
      * NULL: there is none. */
     const vtrain_family *without_ssm;
+    /* The family of the same models with their sound, which --with_audio opens; NULL: they have
+     * none. */
+    const vtrain_family *with_sound;
     /* Writes the settings of --ssm_layer to config.json, in place of those that it has. NULL: the
      * family has no such layers. */
     int (*ssm)(cJSON *config, const vtrain_ssm *want, vc_err *err);
@@ -266,7 +279,7 @@ const char *vtrain_family_name(const vtrain_family *f);
 
 /* ---- dit.c: a model of a family ---- */
 
-enum { VTRAIN_SIZES = 19 };
+enum { VTRAIN_SIZES = 23 };
 struct vtrain_layer;
 typedef struct vtrain_dit {
     const vtrain_family *family;
@@ -282,10 +295,11 @@ typedef struct vtrain_dit {
 int vtrain_dit_open(void **model, const vtrain_family *f, const cJSON *config, vt_params *p,
                     const vt_source *src, vc_err *err);
 void vtrain_dit_close(void *model);           /* NULL is fine */
-/* Returns the prediction for an input that prepare has checked and completed. */
-vt_tensor *vtrain_dit_forward(vt_ctx *g, void *model, const vtrain_in *in);
+/* Returns the prediction for an input that prepare has checked and completed. Of a model with sound
+ * *sound gets the prediction of in->sound; else it may be NULL. */
+vt_tensor *vtrain_dit_forward(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor **sound);
 /* Calls the family's prepare, then vtrain_dit_forward. */
-vt_tensor *vtrain_forward(vt_ctx *g, void *model, vtrain_in *in);
+vt_tensor *vtrain_forward(vt_ctx *g, void *model, vtrain_in *in, vt_tensor **sound);
 
 /* ---- dit.c: functions that families call ---- */
 
@@ -327,6 +341,7 @@ extern const vtrain_family vtrain_hunyuan;    /* hunyuan.c */
 extern const vtrain_family vtrain_krea2;      /* krea2.c */
 extern const vtrain_family vtrain_ltx;        /* ltx.c */
 extern const vtrain_family vtrain_ltx2;       /* ltx2.c */
+extern const vtrain_family vtrain_ltx2_sound; /* ltx2_sound.c: the same models */
 extern const vtrain_family vtrain_qwen;       /* qwen.c */
 extern const vtrain_family vtrain_ttt;        /* ttt.c */
 extern const vtrain_family vtrain_wan;        /* wan.c */

@@ -1,7 +1,8 @@
-/* ltx2_connector.c - LTX-2's connector of the video's prompt: see ltx2_connector.h */
+/* ltx2_connector.c - LTX-2's connectors of prompts: see ltx2_connector.h */
 #include "train/models/ltx2_connector.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "common/nn/attention.h"
@@ -9,6 +10,9 @@
 
 #define EPS 1e-6f
 #define THETA 10000.0
+
+/* Begins of the names of a modality's fields and tensors. */
+static const char *const names[LTX2_CONNECTORS] = { "video_connector.", "audio_connector." };
 
 enum { MAX_LAYERS = 64, MLP = 4 };
 enum { D = -1, HIDDEN = -2, GATES = -3, REGISTERS = -4, N_SIZES = 5 };
@@ -24,6 +28,7 @@ struct ltx2_connector {
     int64_t heads, head, layers, registers, base, rows;
     bool gated, exact;
     int rope;
+    ltx2_connector_of of;
     vt_tensor *table;                         /* [registers,D] */
     vt_tensor *rotation[2];                   /* cosines and sines [rows,D/2] */
     block block[MAX_LAYERS];
@@ -31,19 +36,21 @@ struct ltx2_connector {
 
 enum rope { INTERLEAVED, SPLIT };
 
-static const vf_config_row rows_of_config[] = {
-    VF_ONLY("_class_name", "LTX2TextConnectors", "LTX2TextConnectors"),
-    VF_INT(ltx2_connector, heads, "video_connector_num_attention_heads", 30, 1, 256),
-    VF_INT(ltx2_connector, head, "video_connector_attention_head_dim", 128, 8, 256),
-    VF_INT(ltx2_connector, layers, "video_connector_num_layers", 2, 1, MAX_LAYERS),
-    VF_INT(ltx2_connector, registers, "video_connector_num_learnable_registers", 128, 1, 4096),
-    VF_INT(ltx2_connector, base, "connector_rope_base_seq_len", 4096, 1, 1 << 20),
-    VF_FLAG(ltx2_connector, gated, "video_gated_attn", false),
-    VF_FLAG(ltx2_connector, exact, "rope_double_precision", true),
-    VF_WORD(ltx2_connector, rope, "rope_type", "interleaved", "interleaved|split"),
-    VF_ONLY_NUM("rope_theta", THETA),
-    { 0 }
-};
+#define FIELDS(of) { \
+    VF_ONLY("_class_name", "LTX2TextConnectors", "LTX2TextConnectors"), \
+    VF_INT(ltx2_connector, heads, of "_connector_num_attention_heads", 30, 1, 256), \
+    VF_INT(ltx2_connector, head, of "_connector_attention_head_dim", 128, 8, 256), \
+    VF_INT(ltx2_connector, layers, of "_connector_num_layers", 2, 1, MAX_LAYERS), \
+    VF_INT(ltx2_connector, registers, of "_connector_num_learnable_registers", 128, 1, 4096), \
+    VF_INT(ltx2_connector, base, "connector_rope_base_seq_len", 4096, 1, 1 << 20), \
+    VF_FLAG(ltx2_connector, gated, of "_gated_attn", false), \
+    VF_FLAG(ltx2_connector, exact, "rope_double_precision", true), \
+    VF_WORD(ltx2_connector, rope, "rope_type", "interleaved", "interleaved|split"), \
+    VF_ONLY_NUM("rope_theta", THETA), \
+    { 0 } \
+}
+static const vf_config_row fields_video[] = FIELDS("video"), fields_sound[] = FIELDS("audio");
+static const vf_config_row *const fields[LTX2_CONNECTORS] = { fields_video, fields_sound };
 
 #define LIN(field, name, out, in) \
     { name, VT_W_LINEAR, offsetof(block, field), { out, in }, VT_INIT_XAVIER }
@@ -71,11 +78,12 @@ static int bind(ltx2_connector *c, const vt_source *src, vc_err *err)
     const int64_t sizes[N_SIZES] = { [-D] = d, [-HIDDEN] = MLP * d,
                                      [-GATES] = c->gated ? c->heads : VT_ABSENT,
                                      [-REGISTERS] = c->registers };
-    int rc = vt_params_bind(c->params, table, "video_connector.", 0, c, sizes, src, err);
+    int rc = vt_params_bind(c->params, table, names[c->of], 0, c, sizes, src, err);
+    char prefix[64];
 
+    snprintf(prefix, sizeof prefix, "%stransformer_blocks.%%d.", names[c->of]);
     for (int i = 0; !rc && i < c->layers; i++)
-        rc = vt_params_bind(c->params, block_table, "video_connector.transformer_blocks.%d.", i,
-                            &c->block[i], sizes, src, err);
+        rc = vt_params_bind(c->params, block_table, prefix, i, &c->block[i], sizes, src, err);
     return rc;
 }
 
@@ -115,12 +123,12 @@ static int make_rotation(ltx2_connector *c, vc_err *err)
 
 static int set_up(ltx2_connector *c, const cJSON *config, const vt_source *src, vc_err *err)
 {
-    int rc = vf_config_read(c, rows_of_config, config, err);
+    int rc = vf_config_read(c, fields[c->of], config, err);
 
     if (!rc && (c->head % 8 || c->rows % c->registers))
-        rc = vc_fail(err, VC_EFORMAT, "video_connector_attention_head_dim must be a multiple of 8, "
-                     "and video_connector_num_learnable_registers must divide %lld",
-                     (long long)c->rows);
+        rc = vc_fail(err, VC_EFORMAT, "%.5s_connector_attention_head_dim must be a multiple of 8, "
+                     "and %.5s_connector_num_learnable_registers must divide %lld", names[c->of],
+                     names[c->of], (long long)c->rows);
     if (!rc)
         rc = vt_params_open(&c->params, c->g, err);
     if (!rc)
@@ -128,7 +136,7 @@ static int set_up(ltx2_connector *c, const cJSON *config, const vt_source *src, 
     return rc ? rc : make_rotation(c, err);
 }
 
-int ltx2_connector_open(ltx2_connector **out, vt_ctx *g, const cJSON *config,
+int ltx2_connector_open(ltx2_connector **out, vt_ctx *g, ltx2_connector_of of, const cJSON *config,
                         const vt_source *src, int64_t rows, vc_err *err)
 {
     *out = NULL;
@@ -136,6 +144,7 @@ int ltx2_connector_open(ltx2_connector **out, vt_ctx *g, const cJSON *config,
     if (!c)
         return vc_no_memory(err);
     c->g = g;
+    c->of = of;
     c->rows = rows;
     int rc = set_up(c, config, src, err);
     if (rc) {

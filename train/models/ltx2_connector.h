@@ -1,6 +1,6 @@
-/* ltx2_connector.h - LTX-2's connector of the video's prompt: a transformer over the text encoder's
- * features, which runs before the model in each step and is never trained. The semantics are those
- * of video_connector of diffusers' LTX2TextConnectors.
+/* ltx2_connector.h - LTX-2's connector of the prompt of video or sound: a transformer over the text
+ * encoder's features, which runs before the model in each step and is never trained. The semantics
+ * are those of video_connector and audio_connector of diffusers' LTX2TextConnectors.
  *
  * Learned registers stand behind a prompt's own tokens up to a fixed number of rows, all of which
  * the model then attends to. */
@@ -12,11 +12,12 @@
 enum { LTX2_PROMPT_ROWS = 1024 };             /* max_sequence_length of diffusers' pipelines */
 
 typedef struct ltx2_connector ltx2_connector;
+typedef enum { LTX2_OF_VIDEO, LTX2_OF_SOUND, LTX2_CONNECTORS } ltx2_connector_of;
 
 /* Opens the connector of this config.json and these weights for prompts of `rows` rows. VC_EFORMAT
  * names the field of config.json; VC_ENOENT and VC_EMISMATCH name the tensor. *out is NULL on
  * failure. */
-int ltx2_connector_open(ltx2_connector **out, vt_ctx *g, const cJSON *config,
+int ltx2_connector_open(ltx2_connector **out, vt_ctx *g, ltx2_connector_of of, const cJSON *config,
                         const vt_source *src, int64_t rows, vc_err *err);
 void ltx2_connector_close(ltx2_connector *c);               /* NULL is fine */
 /* The parameters, for checks of names and sizes. */

@@ -46,15 +46,15 @@ bool ltx_make_rope(vt_ctx *g, const ltx_grid *grid, const vtrain_in *in, vt_tens
 {
     batch_rope r = { .clips = 1, .tokens = grid->dim[0] * grid->dim[1] * grid->dim[2],
                      .pairs = grid->pairs };
-    if (!have_rates(g, in))
+    if (!grid->sound && !have_rates(g, in))
         return false;
-    for (int64_t b = 1; b < in->x->dim[0]; b++)
+    for (int64_t b = 1; b < in->x->dim[0] && !grid->sound; b++)
         if (ltx_rate_of(in, b) != ltx_rate_of(in, 0))
             r.clips = in->x->dim[0];
     r.clip = calloc((size_t)r.clips, sizeof *r.clip);
     bool ok = r.clip != NULL;
     for (int64_t b = 0; b < r.clips && ok; b++)
-        ok = (r.clip[b] = ltx_rope_open(grid, ltx_rate_of(in, b))) != NULL;
+        ok = (r.clip[b] = ltx_rope_open(grid, grid->sound ? 0 : ltx_rate_of(in, b))) != NULL;
     for (int i = 0; i < 2 && ok; i++) {
         r.sines = i;
         table[i] = vt_from_rows(g, r.clips * r.tokens, r.pairs, fill_rows, &r);
@@ -72,8 +72,7 @@ vt_tensor *ltx_own_times(vt_ctx *g, vt_tensor *mod)
     return mod && mod->nd == 4 ? vt_own_tokens(g, mod) : mod;
 }
 
-vt_tensor *ltx_head(vt_ctx *g, const vtrain_in *in, vt_tensor *x, vt_tensor *e, vt_tensor *table,
-                    const vt_lin *out)
+vt_tensor *ltx_out(vt_ctx *g, vt_tensor *x, vt_tensor *e, vt_tensor *table, const vt_lin *out)
 {
     vt_tensor *part[2];
     if (!e)
@@ -83,6 +82,12 @@ vt_tensor *ltx_head(vt_ctx *g, const vtrain_in *in, vt_tensor *x, vt_tensor *e, 
     for (int i = 0; i < 2; i++)
         part[i] = vt_add(g, e, vt_slice(g, table, 0, i, i + 1));
     x = vt_layer_norm_modulate(g, x, NULL, NULL, part[0], part[1], OUT_EPS);
-    x = vt_all_tokens(g, vt_linear(g, x, out));
+    return vt_linear(g, x, out);
+}
+
+vt_tensor *ltx_head(vt_ctx *g, const vtrain_in *in, vt_tensor *x, vt_tensor *e, vt_tensor *table,
+                    const vt_lin *out)
+{
+    x = vt_all_tokens(g, ltx_out(g, x, e, table, out));
     return vt_unpatchify(g, x, in->x->dim + 1, 1, 1, 1, VT_C_FIRST);
 }

@@ -11,13 +11,16 @@ double ltx_rate_of(const vtrain_in *in, int64_t b);
 
 /* Makes the tables of cosines and sines: [tokens,D/2] for all rows, or [B*tokens,D/2] where rows
  * have different frame rates. Returns false and fails the step where a clip has no frame rate
- * (VC_EMISMATCH), or memory is out. */
+ * (VC_EMISMATCH), or memory is out. A grid of sound needs no frame rates, and its tables are of all
+ * rows. */
 bool ltx_make_rope(vt_ctx *g, const ltx_grid *grid, const vtrain_in *in, vt_tensor *table[2]);
 
 /* The modulation [B,k,D] or [B,N,k,D] for this process's tokens of a shared sequence. */
 vt_tensor *ltx_own_times(vt_ctx *g, vt_tensor *mod);
-/* The prediction [B,C,f,h,w] of this process's tokens x: a layer norm, shifted and scaled by
- * table [2,D] plus the embedding of the time e [B,D] or [B,N,D], then the layer `out`. */
+/* The output of this process's tokens x: a layer norm, shifted and scaled by table [2,D] plus the
+ * embedding of the time e [B,D] or [B,N,D], then the layer `out`. */
+vt_tensor *ltx_out(vt_ctx *g, vt_tensor *x, vt_tensor *e, vt_tensor *table, const vt_lin *out);
+/* The prediction [B,C,f,h,w] that is made of it. */
 vt_tensor *ltx_head(vt_ctx *g, const vtrain_in *in, vt_tensor *x, vt_tensor *e, vt_tensor *table,
                     const vt_lin *out);
 

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define THETA 10000.0
 
@@ -12,6 +13,11 @@
 #define STEP_PIXELS 32
 #define BASE_SECONDS 20
 #define BASE_PIXELS 2048
+
+/* Of sound: frames of a spectrogram from one position to the next, and their parts of a second. */
+#define STEP_MEL 4
+#define MEL_HOP 160
+#define MEL_RATE 16000
 
 /* Angles are products of frequencies up to 15708 and positions, and an error of 2^-24 in either
  * factor changes the angle by 1e-3. So the code rounds both factors to f32 in the same steps as
@@ -24,9 +30,18 @@ static float begin_of(int axis, int64_t i, double fps)
     return axis ? (float)i * STEP_PIXELS : (float)(frame > 0 ? frame : 0) / (float)fps;
 }
 
+/* The begin of frame i of a sound in seconds, which is causal too. */
+static float sound_begin(int64_t i)
+{
+    const int64_t mel = STEP_MEL * (i - 1) + 1;
+    return (float)((mel > 0 ? mel : 0) * MEL_HOP) / MEL_RATE;
+}
+
 /* The position i of an axis, in seconds or pixels. */
 static float position(const ltx_grid *grid, int axis, int64_t i, double fps)
 {
+    if (grid->sound)
+        return (sound_begin(i) + sound_begin(i + 1)) / 2;
     if (grid->middle)
         return (begin_of(axis, i, fps) + begin_of(axis, i + 1, fps)) / 2;
     if (axis)
@@ -95,14 +110,15 @@ static bool open_axis(ltx_rope *r, int k, double fps, const float *f)
 ltx_rope *ltx_rope_open(const ltx_grid *grid, double fps)
 {
     ltx_rope *r = calloc(1, sizeof *r);
-    float *f = malloc((size_t)(grid->pairs / 3 + 1) * sizeof *f);
+    const int axes = grid->times ? 1 : 3;
+    float *f = malloc((size_t)(grid->pairs / axes + 1) * sizeof *f);
     bool ok = r && f;
     if (ok) {
         r->grid = *grid;
-        r->count = grid->pairs / 3;
+        r->count = grid->pairs / axes;
         (grid->exact ? exact_frequencies : frequencies)(f, r->count);
     }
-    for (int k = 0; k < 3 && ok; k++)
+    for (int k = 0; k < axes && ok; k++)
         ok = open_axis(r, k, fps, f);
     free(f);
     if (ok)
@@ -118,11 +134,25 @@ void ltx_rope_close(ltx_rope *r)
     free(r);
 }
 
+/* Rows of the time's angles alone. */
+static void time_rows(const ltx_rope *r, bool sines, int64_t first, int64_t n, float *rows)
+{
+    for (int64_t i = first; i < first + n; i++, rows += r->count) {
+        int64_t at[3];
+        place_of(at, r->grid.dim, i);
+        memcpy(rows, r->of[sines][0] + at[0] * r->count, (size_t)r->count * sizeof *rows);
+    }
+}
+
 /* Pairs that are left over keep their place in front and are not rotated, then each frequency has
  * the angles of frame, row and column. */
 void ltx_rope_rows(const ltx_rope *r, bool sines, int64_t first, int64_t n, float *rows)
 {
     const int64_t count = r->count, rest = r->grid.pairs - 3 * count;
+    if (r->grid.times) {
+        time_rows(r, sines, first, n, rows);
+        return;
+    }
     for (int64_t i = first; i < first + n; i++) {
         int64_t at[3];
         place_of(at, r->grid.dim, i);

@@ -194,14 +194,21 @@ static double mean_of(const vtrain_part_loss *p)
     return p->n ? p->sum / (double)p->n : NAN;
 }
 
-static const char *const kind_names[VTRAIN_KINDS_OF_LOSS] = { "loss_own", "loss_prior" };
+static const char *const kind_names[VTRAIN_KINDS_OF_LOSS] = { "loss_own", "loss_prior",
+                                                              "loss_video", "loss_audio" };
 
-/* The losses of rows that are learned and of the others, without those that the step has not. */
+static bool has_kind(const vtrain_record *r, int i)
+{
+    return r->kind[i].n && (r->kinds || i > VTRAIN_LOSS_PRIOR);
+}
+
+/* The losses of rows that are learned and of the others, and of the streams of a model with sound,
+ * without those that the step has not. */
 static int add_kinds(cJSON *o, const vtrain_record *r)
 {
     int rc = 0;
-    for (int i = 0; i < VTRAIN_KINDS_OF_LOSS && r->kinds && !rc; i++)
-        rc = r->kind[i].n ? add_number(o, kind_names[i], mean_of(&r->kind[i])) : 0;
+    for (int i = 0; i < VTRAIN_KINDS_OF_LOSS && !rc; i++)
+        rc = has_kind(r, i) ? add_number(o, kind_names[i], mean_of(&r->kind[i])) : 0;
     return rc;
 }
 
@@ -368,8 +375,6 @@ static int write_events(vtrain_metrics *m, const vtrain_record *r, vc_err *err)
         { "loss", r->loss }, { "lr", r->lr }, { "grad_norm", r->grad_norm },
         { "loss_high", r->halves ? r->of[0].loss : NAN },
         { "loss_low", r->halves ? r->of[1].loss : NAN },
-        { kind_names[0], r->kinds ? mean_of(&r->kind[0]) : NAN },
-        { kind_names[1], r->kinds ? mean_of(&r->kind[1]) : NAN },
         { "tokens_per_s", r->tokens_per_s }, { "step_s", r->step_s },
         { "data_wait_s", r->data_wait_s }, { "peak_bytes", (double)r->peak_bytes },
         { "caption_dropout", r->caption_dropout }, { "epoch", r->epoch },
@@ -384,6 +389,9 @@ static int write_events(vtrain_metrics *m, const vtrain_record *r, vc_err *err)
                                          err);
             rc = one ? one : rc;
         }
+    for (int i = 0; i < VTRAIN_KINDS_OF_LOSS && !rc; i++)
+        rc = write_part(m, r->step, kind_names[i], "", has_kind(r, i) ? mean_of(&r->kind[i]) : NAN,
+                        err);
     for (int i = 0; i < r->n_groups && !rc; i++)
         rc = write_group(m, r->step, &r->group[i], err);
     if (!rc)

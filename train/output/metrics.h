@@ -23,8 +23,10 @@ typedef struct vtrain_group_note {
  * middles, the quantiles 1/8, 3/8, 5/8 and 7/8. */
 enum { VTRAIN_NOISE_LEVELS = 4 };
 
-/* Rows that are learned, and rows of datasets that hold the model in place (data/sets.h). */
-enum { VTRAIN_LOSS_OWN, VTRAIN_LOSS_PRIOR, VTRAIN_KINDS_OF_LOSS };
+/* Rows that are learned, and rows of datasets that hold the model in place (data/sets.h); of models
+ * with sound, the streams of rows that are learned. */
+enum { VTRAIN_LOSS_OWN, VTRAIN_LOSS_PRIOR, VTRAIN_LOSS_VIDEO, VTRAIN_LOSS_AUDIO,
+       VTRAIN_KINDS_OF_LOSS };
 
 /* The losses of a part of a step. */
 typedef struct vtrain_part_loss {
@@ -44,8 +46,9 @@ typedef struct vtrain_record {
      * Written if `halves`. */
     struct { double loss; int64_t n; } of[2];
     bool halves;
-    vtrain_part_loss kind[VTRAIN_KINDS_OF_LOSS];  /* of the rows of each kind; written if */
-    bool kinds;                                   /* the run has several */
+    vtrain_part_loss kind[VTRAIN_KINDS_OF_LOSS];  /* of the rows of each kind; those of learned and
+                                                   * other rows are written if */
+    bool kinds;                                   /* the run has both */
     const char *number_name;     /* of a number that the optimiser found, or NULL */
     double number;
     vtrain_part_loss level[VTRAIN_NOISE_LEVELS];  /* of the rows whose noise is in each quarter */

@@ -53,6 +53,12 @@ static int check_inputs(vtrain *t, const vtrain_fit *fit, vc_err *err)
         t->cfg.guidance_scale = 1;
     else if (!t->validation.own_guidance && fit->sample_guidance > 0)
         t->cfg.guidance_scale = fit->sample_guidance;
+    if (fit->sound && t->cfg.sp > 1)
+        return vc_fail(err, VC_EUSAGE, "--sp: ranks do not share the sound of --with_audio: leave "
+                       "one of the flags out");
+    if (fit->sound && vtrain_data_holds(t->data, true))
+        return vc_fail(err, VC_EUSAGE, "--latents: :prior= predicts the base's video alone: leave "
+                       "it out, or --with_audio");
     if (!fit->guidance && t->cfg.embedded_guidance != 1)
         return vc_fail(err, VC_EUSAGE, "--embedded_guidance: this %s does not take guidance as an "
                        "input (guidance_embeds in its config.json): leave the flag out",
@@ -85,7 +91,7 @@ static int fit_text(const vtrain *t, const vtrain_fit *fit, int i, vc_err *err)
     if (s && width && !s->embeds)
         return vc_fail(err, VC_EMISMATCH, "the dataset's %s has pooled embeddings only, but the "
                        "transformer %s needs its tokens' embeddings", name, class);
-    if (width && (!s || s->width != width))
+    if (width && (!s || (s->width != width && s->width != width + fit->text_more[i])))
         return vc_fail(err, VC_EMISMATCH, "the dataset's %s is %lld wide, the transformer %s "
                        "takes %lld: encode the captions with this model's text encoder (vprep "
                        "--model)", name, s ? (long long)s->width : 0, class, (long long)width);

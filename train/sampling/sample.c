@@ -10,6 +10,7 @@
 #include "common/os/file.h"
 #include "train/parallel/state.h"
 #include "train/plan/memory.h"
+#include "train/sampling/heard.h"
 #include "train/sampling/inputs.h"
 #include "train/sampling/texts.h"
 #include "train/sampling/watching.h"
@@ -42,6 +43,8 @@ typedef struct sampling {
     int clean;                   /* clean frames: the latent frames of a token */
     int skip;                    /* frames of the decoded sample that are no part of the clip */
     uint64_t seed;
+    sampling_heard heard;        /* the sound, of models with sound */
+    double sound_scale;          /* of its guidance */
     vtrain_watching *w;          /* how far the rank's samples are */
 } sampling;
 
@@ -62,6 +65,7 @@ static void sampling_free(sampling *s)
     for (int i = 0; i < VC_ROLES; i++)
         free(s->cond[i]);
     free(s->first);
+    heard_close(&s->heard);
     vtrain_prompt_free(&s->p);
 }
 
@@ -262,11 +266,13 @@ static int open_prompt(sampling *s, const vtrain *t, const vtrain_fit *fit, uint
     bool beside = !t->model.guidance || fit->two_prompts;
     s->input = beside ? t->cfg.embedded_guidance : s->guidance;
     s->scale = beside ? s->guidance + t->model.family->guidance_added : t->cfg.true_cfg_scale;
-    s->prompts = s->scale > (t->cfg.guidance_schedule ? 0 : 1) ? 2 : 1;
+    s->sound_scale = fit->sound ? t->cfg.audio_guidance_scale : 0;
+    s->prompts = fmax(s->scale, s->sound_scale) > (t->cfg.guidance_schedule ? 0 : 1) ? 2 : 1;
     const int rows = t->validation.apart ? 1 : s->prompts;
     const int64_t dim[5] = { rows, vtrain_data_norm(t->data)->channels, s->p.f, s->p.h, s->p.w };
     memcpy(s->dim, dim, sizeof dim);
     s->n = (size_t)(dim[1] * dim[2] * dim[3] * dim[4]);
+    heard_size(&s->heard, t, rows, s->p.frames, s->p.fps);
     s->tokens = 1;
     for (int k = 0; k < 3; k++) {
         s->patch[k] = fit->mult[k];
@@ -294,8 +300,9 @@ static int begin(sampling *s, vtrain *t, uint32_t i, vc_err *err)
     s->seed = s->p.has_seed ? s->p.seed : (uint64_t)t->cfg.seed;
     vc_train_normals(s->x, 0, s->n, s->seed, i, 0, VC_DRAW_VALIDATION);
     mix_image(s, &fit);
+    rc = heard_open(&s->heard, s->prompts, s->seed, i, err);
     s->skip = fit.skip_frames < s->p.frames ? fit.skip_frames : 0;
-    return 0;
+    return rc;
 }
 
 /* ---- steps ---- */
@@ -361,13 +368,14 @@ static int forward(sampling *s, vtrain *t, const vtrain_level *l, vc_err *err)
     int rc = 0;
     for (int64_t row = 0; row < s->dim[0]; row++)
         memcpy(s->in + (size_t)row * s->n, s->x, sizeof(float) * s->n);
-    const vtrain_question q = {
+    vtrain_question q = {
         .dim = s->dim, .x = s->in, .level = l, .clean_first = s->first,
         .guidance = s->input, .fps = s->p.fps, .text = text, .roles = roles_of(s), .cond = s->cond,
         .own = &s->p.own,
     };
     for (int i = 0; !rc && i < s->prompts; i += (int)s->dim[0]) {
         texts_from(text, s, i);
+        heard_ask(&s->heard, &q, i);
         vtrain_watch_forward(s->w, i / (int)s->dim[0], s->prompts / (int)s->dim[0]);
         rc = vtrain_predict(t, &q, s->out + (size_t)i * s->n, err);
         vtrain_watch_end(s->w);
@@ -375,16 +383,23 @@ static int forward(sampling *s, vtrain *t, const vtrain_level *l, vc_err *err)
     return rc;
 }
 
+/* The weight of a guidance in step i. */
+static double weight_at(const sampling *s, const vtrain_config *c, double scale, int i)
+{
+    return vtrain_guidance((vtrain_guiding)c->guidance_schedule, scale, (int)c->guidance_power, i,
+                           s->steps, s->step[i].t);
+}
+
 /* Writes the guided prediction for s->x at the level of step i to the first row of s->out. */
 static int predict(sampling *s, vtrain *t, const vtrain_level *l, int i, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
     int rc = forward(s, t, l, err);
-    if (!rc && s->prompts > 1)
-        guide(s, vtrain_guidance((vtrain_guiding)c->guidance_schedule, s->scale,
-                                 (int)c->guidance_power, i, s->steps, s->step[i].t),
-              c->guidance_rescale);
-    return rc;
+    if (rc || s->prompts < 2)
+        return rc;
+    guide(s, weight_at(s, c, s->scale, i), c->guidance_rescale);
+    heard_guide(&s->heard, weight_at(s, c, s->sound_scale, i), c->guidance_rescale);
+    return 0;
 }
 
 static int walk(sampling *s, vtrain *t, vc_err *err)
@@ -406,6 +421,7 @@ static int walk(sampling *s, vtrain *t, vc_err *err)
         if (rc)
             return rc;
         vtrain_solver_apply(step, s->x, s->past, s->out, s->noise, s->n);
+        heard_step(&s->heard, step, s->seed, s->number, i);
         put_first(s, first);
     }
     return 0;
@@ -443,12 +459,12 @@ static int check_finite(const sampling *s, vc_err *err)
     return 0;
 }
 
-static int write(const sampling *s, const vtrain *t, const char *dir, uint32_t i, vc_err *err)
+static int write(sampling *s, const vtrain *t, const char *dir, uint32_t i, vc_err *err)
 {
     static const char *const samplers[] = { "ddim", "dpm", "euler", "unipc" };
     static const char *const schedules[] = { "constant", "cosine", "cosine_time" };
     char seed[24], fps[32], frames[16], steps[24], guidance[32], cfg[32], rescale[32], skip[16];
-    char name[24];
+    char name[24], sound[32];
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)s->seed);
     snprintf(fps, sizeof fps, "%.6g", s->p.fps);
     snprintf(frames, sizeof frames, "%d", s->p.frames);
@@ -458,7 +474,8 @@ static int write(const sampling *s, const vtrain *t, const char *dir, uint32_t i
     snprintf(rescale, sizeof rescale, "%.6g", t->cfg.guidance_rescale);
     snprintf(skip, sizeof skip, "%d", s->skip);
     snprintf(name, sizeof name, "%03u.safetensors", i);
-    vf_meta meta[12] = {
+    snprintf(sound, sizeof sound, "%.6g", s->sound_scale);
+    vf_meta meta[13] = {
         { "prompt", s->p.text }, { "negative_prompt", s->p.negative }, { "seed", seed },
         { "frames", frames }, { "num_inference_steps", steps }, { "guidance_scale", guidance },
         { "sampler", samplers[t->cfg.validation_sampler - 1] },
@@ -474,13 +491,18 @@ static int write(const sampling *s, const vtrain *t, const char *dir, uint32_t i
         meta[n_meta++] = (vf_meta){ "guidance_schedule", schedules[t->cfg.guidance_schedule] };
     if (s->skip)
         meta[n_meta++] = (vf_meta){ "skip_frames", skip };
-    const vf_view v = { .name = "latents", .dtype = VC_F32, .nd = 4, .data = s->x,
-                        .dim = { s->dim[1], s->dim[2], s->dim[3], s->dim[4] },
-                        .bytes = s->n * sizeof(float) };
+    if (s->heard.n)
+        meta[n_meta++] = (vf_meta){ "audio_guidance_scale", sound };
+    vf_view v[2] = { { .name = "latents", .dtype = VC_F32, .nd = 4, .data = s->x,
+                       .dim = { s->dim[1], s->dim[2], s->dim[3], s->dim[4] },
+                       .bytes = s->n * sizeof(float) } };
+    int rc = s->heard.n ? heard_end(&s->heard, t, &v[1], err) : 0;
+    if (rc)
+        return rc;
     char *path = vc_path_join(dir, name);
     if (!path)
         return vc_no_memory(err);
-    int rc = vf_safetensors_write(path, &v, 1, meta, n_meta, err);
+    rc = vf_safetensors_write(path, v, s->heard.n ? 2 : 1, meta, n_meta, err);
     free(path);
     return rc;
 }

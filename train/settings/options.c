@@ -267,6 +267,9 @@ int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
         return rc;
     if (c->motion_sub_loss_ratio != 0.25 && !c->motion_sub_loss)
         vc_flags_wrong(set, "--motion_sub_loss_ratio: give --motion_sub_loss too");
+    if (!c->with_audio && (c->video_loss_weight != 1 || c->audio_loss_weight != 1))
+        vc_flags_wrong(set, "--%s_loss_weight: give --with_audio too",
+                       c->video_loss_weight != 1 ? "video" : "audio");
     check_memory(c, set);
     if (c->report_to > REPORT_NONE) {
         vc_flags_say(set, "--report_to: vtrain writes TensorBoard event files, to tensorboard/ in "

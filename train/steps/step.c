@@ -11,11 +11,13 @@
 #include "train/parallel/sequence.h"
 #include "train/steps/both.h"
 #include "train/steps/noised.h"
+#include "train/steps/sound.h"
 #include "train/steps/trace.h"
 
 /* Tensors that a micro-batch makes in its step. */
 typedef struct parts {
     vtrain_noised n;
+    vtrain_heard heard;
     vt_tensor *pred, *loss;
     vtrain_in in;
 } parts;
@@ -55,15 +57,19 @@ static vt_tensor *frame_steps(vt_ctx *g, vt_tensor *v)
     return vt_sub(g, vt_slice(g, v, 2, 1, f), vt_slice(g, v, 2, 0, f - 1));
 }
 
-/* The loss; with --motion_sub_loss, and at least three latent frames, blended with the mean squared
- * error of the frames' differences. */
-static vt_tensor *loss_of(const vtrain *t, const parts *p)
+static vtrain_loss_opts loss_opts(const vtrain *t)
+{
+    return (vtrain_loss_opts){ (vtrain_loss_type)t->cfg.loss_type, t->cfg.loss_delta,
+                               t->cfg.loss_cutoff };
+}
+
+/* The loss of the video; with --motion_sub_loss, and at least three latent frames, blended with the
+ * mean squared error of the frames' differences. */
+static vt_tensor *video_loss(const vtrain *t, const parts *p)
 {
     vt_ctx *g = t->g;
     const vtrain_noised *n = &p->n;
-    const vtrain_loss_opts o = {
-        (vtrain_loss_type)t->cfg.loss_type, t->cfg.loss_delta, t->cfg.loss_cutoff,
-    };
+    const vtrain_loss_opts o = loss_opts(t);
     vt_tensor *loss = vtrain_loss(g, p->pred, n->target, n->weight, &o);
     if (!n->motion_weight)
         return loss;
@@ -71,6 +77,22 @@ static vt_tensor *loss_of(const vtrain *t, const parts *p)
                                frame_steps(g, n->target), n->motion_weight);
     double ratio = t->cfg.motion_sub_loss_ratio;
     return vt_add(g, vt_scale(g, loss, (float)(1 - ratio)), vt_scale(g, motion, (float)ratio));
+}
+
+static vt_tensor *sound_loss(const vtrain *t, const parts *p)
+{
+    const vtrain_loss_opts o = loss_opts(t);
+    return vtrain_heard_loss(t->g, &p->heard, &o);
+}
+
+/* The loss; of a model with sound, the sum of those of both streams. */
+static vt_tensor *loss_of(const vtrain *t, const parts *p)
+{
+    vt_ctx *g = t->g;
+    if (!p->heard.pred)
+        return video_loss(t, p);
+    return vt_add(g, vt_scale(g, video_loss(t, p), (float)t->cfg.video_loss_weight),
+                  vt_scale(g, sound_loss(t, p), (float)t->cfg.audio_loss_weight));
 }
 
 /* Sets the same guidance for all rows, if the model takes guidance as an input. */
@@ -93,6 +115,7 @@ static void load(vtrain *t, parts *p, const vtrain_batch *b, const vtrain_levels
     p->in.x = p->n.noisy;
     p->in.fps = b->fps;
     vtrain_times_load(t, &p->in, b->dim, v);
+    vtrain_heard_load(t, &p->heard, &p->in, b, v, seed, number);
     load_guidance(t, &p->in, b->dim[0], t->cfg.embedded_guidance);
     load_texts(g, &p->in, b->n_texts, b->text, b->dim[0]);
     load_cond(t, &p->in, b->dim, b->roles, &b->own, b->cond);
@@ -112,7 +135,7 @@ static void begin_dropout(const vtrain *t, const vtrain_batch *b, uint64_t numbe
 
 static void forward(vtrain *t, parts *p)
 {
-    p->pred = vtrain_dit_forward(t->g, t->model.dit, &p->in);
+    p->pred = vtrain_dit_forward(t->g, t->model.dit, &p->in, &p->heard.pred);
     if (p->pred)
         p->loss = loss_of(t, p);
 }
@@ -124,28 +147,37 @@ static vt_tensor *row_of(vt_ctx *g, vt_tensor *x, int64_t row)
     return x && x->dim[0] > 1 ? vt_slice(g, x, 0, row, row + 1) : x;
 }
 
-static vt_tensor *row_loss(const vtrain *t, const parts *p, int64_t row)
+/* The losses of a row: its own and, of a model with sound, those of its streams. */
+enum { OF_ROW, OF_VIDEO, OF_SOUND, ROW_LOSSES };
+
+static vt_tensor *row_loss(const vtrain *t, const parts *p, int64_t row, int which)
 {
     vt_ctx *g = t->g;
+    const vtrain_heard *h = &p->heard;
     const parts one = {
         .pred = vt_detach(g, row_of(g, p->pred, row)),
         .n = { .target = row_of(g, p->n.target, row), .weight = row_of(g, p->n.weight, row),
                .motion_weight = row_of(g, p->n.motion_weight, row) },
+        .heard = { .pred = h->pred ? vt_detach(g, row_of(g, h->pred, row)) : NULL,
+                   .target = row_of(g, h->target, row), .weight = row_of(g, h->weight, row) },
     };
-    return loss_of(t, &one);
+    return which == OF_ROW ? loss_of(t, &one)
+           : which == OF_VIDEO ? video_loss(t, &one) : sound_loss(t, &one);
 }
 
-/* Returns the loss and behind it the loss of each row [1 + rows], or the loss of a single row. The
- * gradient goes through the loss alone. */
+/* Returns the loss and behind it the losses of each row, [1 + rows] or [1 + rows * ROW_LOSSES], or
+ * the loss of a single row without sound. The gradient goes through the loss alone. */
 static vt_tensor *losses_of(const vtrain *t, const parts *p)
 {
     vt_ctx *g = t->g;
-    const int64_t rows = p->pred ? p->pred->dim[0] : 0, n = 1 + rows, one = 1;
-    if (rows < 2 || !p->loss)
+    const int64_t each = p->heard.pred ? ROW_LOSSES : 1, one = 1;
+    const int64_t rows = p->pred ? p->pred->dim[0] : 0, n = 1 + rows * each;
+    if ((rows < 2 && each == 1) || !p->loss)
         return p->loss;
     vt_tensor *all = vt_new_for_step(g, VC_F32, 1, &n);
-    for (int64_t i = 0; i <= rows && all; i++) {
-        vt_tensor *loss = i ? row_loss(t, p, i - 1) : vt_detach(g, p->loss);
+    for (int64_t i = 0; i < n && all; i++) {
+        vt_tensor *loss = i ? row_loss(t, p, (i - 1) / each, (int)((i - 1) % each))
+                            : vt_detach(g, p->loss);
         vt_assign(g, vt_slice(g, all, 0, i, i + 1), vt_reshape(g, loss, 1, &one));
     }
     return all;
@@ -171,10 +203,12 @@ static vt_host_data floats(const float *v, int nd, const int64_t *dim)
 /* Starts copying to the device all data of a batch that load() will copy. */
 static void prefetch(const vtrain *t, const vtrain_batch *b)
 {
-    vt_host_data d[2 + VC_ROLES + 2 * VTRAIN_TEXTS];
+    vt_host_data d[3 + VC_ROLES + 2 * VTRAIN_TEXTS];
     int64_t of[5];
     int n = 0;
     d[n++] = floats(b->latents, 5, b->dim);
+    if (b->sound_dim[1])
+        d[n++] = floats(b->sound, 5, b->sound_dim);
     vtrain_data_role_dim(t->data, VC_ROLE_LOSS_MASK, b->dim, NULL, of);
     if (b->weighted)
         d[n++] = floats(b->loss_weight, 5, of);
@@ -359,9 +393,15 @@ static void add_loss(vtrain_part_loss *p, double loss)
 static void note_rows(const micro_run *j, vtrain_micro *m, const float *losses)
 {
     const vtrain_batch *b = m->batch;
-    const bool grows = vtrain_noise_grows(j->t);
+    const bool grows = vtrain_noise_grows(j->t), heard = b->sound_dim[1];
     for (int row = 0; row < b->counted; row++) {
-        const double loss = (double)losses[b->rows > 1 ? 1 + row : 0] / b->share;
+        const float *of = b->rows > 1 || heard ? losses + 1 + row * (heard ? ROW_LOSSES : 1)
+                                               : losses;
+        const double loss = (double)of[OF_ROW] / b->share;
+        if (heard && !b->held[row])
+            add_loss(&m->of_kind[VTRAIN_LOSS_VIDEO], (double)of[OF_VIDEO] / b->share);
+        if (heard && !b->held[row] && b->sound_length[row])
+            add_loss(&m->of_kind[VTRAIN_LOSS_AUDIO], (double)of[OF_SOUND] / b->share);
         add_loss(&m->of_kind[b->held[row] ? VTRAIN_LOSS_PRIOR : VTRAIN_LOSS_OWN], loss);
         if (b->held[row])
             continue;
@@ -373,7 +413,7 @@ static void note_rows(const micro_run *j, vtrain_micro *m, const float *losses)
 
 static void read_losses(micro_run *j, vtrain_micro *m, const vt_tensor *losses)
 {
-    float v[1 + VTRAIN_ROWS];
+    float v[1 + ROW_LOSSES * VTRAIN_ROWS];
     const bool good = losses && !vt_to_host(j->t->g, losses, v, NULL);
     m->loss = good ? v[0] : NAN;
     if (good && j->record)
@@ -416,7 +456,7 @@ int vtrain_micro_target(vtrain *t, const vtrain_micro *m, vc_err *err)
     vt_step_begin(t->g, 0);
     vt_leave_out_lora(t->g);
     load(t, &p, b, &v, m->seed, m->number);
-    p.pred = vt_cast(t->g, vtrain_dit_forward(t->g, t->model.dit, &p.in), VC_F32);
+    p.pred = vt_cast(t->g, vtrain_dit_forward(t->g, t->model.dit, &p.in, NULL), VC_F32);
     int rc = p.pred ? vt_to_host(t->g, p.pred, b->target, &step) : 0, step_rc;
     step_rc = vt_step_end(t->g, rc ? NULL : &step);
     rc = vtrain_sequence_end(t->ranks.sequence, rc ? rc : step_rc, &step);
@@ -506,6 +546,11 @@ int vtrain_micro_dry(vtrain *t, const int64_t dim[5], const vtrain_own *own, boo
         for (int64_t row = 0; row < dim[0]; row++)
             length[i][row] = (int32_t)n;
     }
+    int32_t heard[VTRAIN_ROWS];
+    b.sound_length = heard;
+    vtrain_heard_dry(t, dim, b.sound_dim);
+    for (int64_t row = 0; row < dim[0]; row++)
+        heard[row] = (int32_t)b.sound_dim[2];
     parts p = { .in.recompute = recompute, .in.shared = record && t->ranks.sequence };
     vtrain_levels_dry(&v, t, dim);
     vt_step_begin(t->g, VT_DRY | flags_of(t, record));
@@ -533,8 +578,13 @@ int vtrain_predict(vtrain *t, const vtrain_question *q, float *out, vc_err *err)
     load_guidance(t, &in, q->dim[0], q->guidance);
     load_texts(t->g, &in, vtrain_data_slots(t->data), q->text, q->dim[0]);
     load_cond(t, &in, q->dim, q->roles, q->own, q->cond);
-    vt_tensor *y = vtrain_forward(t->g, t->model.dit, &in);
+    if (q->sound_dim)
+        in.sound = vt_from_host(t->g, VC_F32, 5, q->sound_dim, q->sound, VC_F32);
+    in.sound_length = q->sound_length;
+    vt_tensor *sound = NULL, *y = vtrain_forward(t->g, t->model.dit, &in, &sound);
     int rc = y ? vt_to_host(t->g, y, out, err) : 0;
+    if (!rc && sound && q->sound_out)
+        rc = vt_to_host(t->g, sound, q->sound_out, err);
     vc_err step = { 0 };
     int step_rc = vt_step_end(t->g, &step);
     if (step_rc && err)

@@ -49,6 +49,10 @@ typedef struct vtrain_question {
     unsigned roles;                           /* bits of the roles that cond has */
     float *const *cond;                       /* [VC_ROLES] as vtrain_in's */
     const vtrain_own *own;                    /* sizes of the references among them */
+    const int64_t *sound_dim;                 /* [B,C,L,1,bins] of models with sound; else NULL */
+    const float *sound;                       /* noisy, of sizes sound_dim */
+    const int32_t *sound_length;              /* as vtrain_in's */
+    float *sound_out;                         /* gets the prediction */
 } vtrain_question;
 /* Writes the model's prediction for q to out, of sizes q->dim. */
 int vtrain_predict(vtrain *t, const vtrain_question *q, float *out, vc_err *err);

@@ -154,6 +154,13 @@ void ref_case_open(ref_case *c, const vf_safetensors *f, const char *name)
     for (int i = 0; i < VC_ROLES; i++)
         c->cond[i] = roles[i] ? values(f, name, roles[i], c->cond_dim[i]) : NULL;
     c->token_t = values(f, name, "token_t", c->token_dim);
+    c->sound = values(f, name, "sound", c->sound_dim);
+    c->sound_target = values(f, name, "sound_target", NULL);
+    c->sound_output = values(f, name, "sound_output", NULL);
+    float *heard = values(f, name, "sound_length", NULL);
+    for (int i = 0; heard && i < c->dim[0]; i++)
+        c->sound_length[i] = (int32_t)heard[i];
+    free(heard);
     c->guidance = values(f, name, "guidance", NULL);
     float *length = values(f, name, "length", NULL), *fps = values(f, name, "fps", NULL);
     for (int i = 0; i < c->dim[0]; i++) {
@@ -175,6 +182,9 @@ void ref_case_close(ref_case *c)
     free(c->token_t);
     free(c->guidance);
     free(c->output);
+    free(c->sound);
+    free(c->sound_target);
+    free(c->sound_output);
     for (int i = 0; i < VC_ROLES; i++)
         free(c->cond[i]);
 }
@@ -198,7 +208,8 @@ static vt_tensor *load_text(ref_model *m, const ref_case *c)
     return x;
 }
 
-vt_tensor *ref_forward(ref_model *m, const ref_case *c, vt_remat remat)
+/* *sound, unless sound is NULL, gets the prediction of the sound. */
+static vt_tensor *forward_both(ref_model *m, const ref_case *c, vt_remat remat, vt_tensor **sound)
 {
     vtrain_in in = {
         .x = vt_from_host(m->g, VC_F32, 5, c->dim, c->x, VC_F32),
@@ -217,7 +228,37 @@ vt_tensor *ref_forward(ref_model *m, const ref_case *c, vt_remat remat)
         if (c->cond[i])
             in.cond[i] = vt_from_host(m->g, VC_F32, i == VC_ROLE_VISION ? 3 : 5, c->cond_dim[i],
                                       c->cond[i], VC_F32);
-    return vtrain_forward(m->g, m->model, &in);
+    if (c->sound) {
+        in.sound = vt_from_host(m->g, VC_F32, 5, c->sound_dim, c->sound, VC_F32);
+        in.sound_length = c->sound_length;
+    }
+    return vtrain_forward(m->g, m->model, &in, sound);
+}
+
+vt_tensor *ref_forward(ref_model *m, const ref_case *c, vt_remat remat)
+{
+    return forward_both(m, c, remat, NULL);
+}
+
+/* The mean over the rows of the mean square of each one's sound, where it has some. */
+static vt_tensor *sound_loss(ref_model *m, const ref_case *c, vt_tensor *sound)
+{
+    const int64_t rows = c->sound_dim[0], l = c->sound_dim[2], dim[5] = { rows, 1, l, 1, 1 };
+    float *weight = calloc((size_t)(rows * l), sizeof *weight);
+    for (int64_t i = 0; i < rows * l; i++)
+        if (i % l < c->sound_length[i / l])
+            weight[i] = (float)l / (float)c->sound_length[i / l];
+    vt_tensor *w = vt_from_host(m->g, VC_F32, 5, dim, weight, VC_F32);
+    vt_tensor *target = vt_from_host(m->g, VC_F32, 5, c->sound_dim, c->sound_target, VC_F32);
+    free(weight);
+    return vt_mse(m->g, sound, target, w);
+}
+
+static vt_tensor *ref_loss(ref_model *m, const ref_case *c, vt_tensor *y, vt_tensor *sound)
+{
+    vt_tensor *target = vt_from_host(m->g, VC_F32, 5, c->dim, c->target, VC_F32);
+    vt_tensor *loss = vt_mse(m->g, y, target, NULL);
+    return c->sound ? vt_add(m->g, loss, sound_loss(m, c, sound)) : loss;
 }
 
 float ref_step(ref_model *m, const ref_case *c, vt_remat remat, float *out)
@@ -226,10 +267,10 @@ float ref_step(ref_model *m, const ref_case *c, vt_remat remat, float *out)
     vc_err err = { 0 };
     vt_params_zero_grad(m->params);
     vt_step_begin(m->g, train ? VT_RECORD : 0);
-    vt_tensor *y = ref_forward(m, c, remat);
-    vt_tensor *target = vt_from_host(m->g, VC_F32, 5, c->dim, c->target, VC_F32);
-    vt_tensor *loss = vt_mse(m->g, y, target, NULL);
+    vt_tensor *sound = NULL, *y = forward_both(m, c, remat, &sound);
+    vt_tensor *loss = ref_loss(m, c, y, sound);
     assert_ok(out && y && vt_to_host(m->g, y, out, &err), &err);
+    assert_ok(out && sound && vt_to_host(m->g, sound, out + vt_count(y), &err), &err);
     if (train)
         vt_backward(m->g, loss);
     float value = vt_item(m->g, loss);
@@ -317,15 +358,35 @@ int ref_check_grads(const ref_model *m, const char *prefix, const ref_tolerance 
     return bad;
 }
 
+static int64_t count(const int64_t dim[5])
+{
+    return dim[0] * dim[1] * dim[2] * dim[3] * dim[4];
+}
+
+/* The error of the sound's output in the frames that rows have. */
+static double sound_error(const ref_case *c, float *out)
+{
+    const int64_t *d = c->sound_dim, n = c->sound ? count(d) : 0;
+    for (int64_t i = 0; i < n; i++)
+        if (i / d[4] % d[2] >= c->sound_length[i / (d[1] * d[2] * d[4])])
+            out[i] = 0;
+    return n && ref_size(c->sound_output, n, false) > 0 ? golden_error(out, c->sound_output, n) : 0;
+}
+
 int ref_check_case(ref_model *m, const char *name, const ref_tolerance *t)
 {
     ref_case c;
     ref_case_open(&c, m->golden, name);
-    int64_t n = c.dim[0] * c.dim[1] * c.dim[2] * c.dim[3] * c.dim[4];
-    float *out = malloc((size_t)n * sizeof *out);
+    int64_t n = count(c.dim);
+    float *out = malloc((size_t)(n + (c.sound ? count(c.sound_dim) : 0)) * sizeof *out);
     double loss = (double)ref_step(m, &c, VT_KEEP, out), e = golden_error(out, c.output, n);
     double l = fabs(loss - (double)c.loss) / (double)c.loss;
     print_message("%s: output %.2g, loss %.2g\n", name, e, l);
+    if (c.sound) {
+        const double s = sound_error(&c, out + n);
+        print_message("%s: sound %.2g\n", name, s);
+        e = fmax(e, s);
+    }
     free(out);
     ref_case_close(&c);
     return !(e <= t->output) + !(l <= t->output);
@@ -451,9 +512,8 @@ void ref_check_dry(const vtrain_family *family, const char *name)
         ref_step(&m, &c, (vt_remat)how, NULL);
         size_t real = vt_usage_of(m.g).pool_peak;
         vt_step_begin(m.g, VT_RECORD | VT_DRY);
-        vt_tensor *y = ref_forward(&m, &c, (vt_remat)how);
-        vt_tensor *target = vt_from_host(m.g, VC_F32, 5, c.dim, c.target, VC_F32);
-        vt_backward(m.g, vt_mse(m.g, y, target, NULL));
+        vt_tensor *sound = NULL, *y = forward_both(&m, &c, (vt_remat)how, &sound);
+        vt_backward(m.g, ref_loss(&m, &c, y, sound));
         OK(vt_step_end(m.g, &err));
         assert_int_equal(vt_usage_of(m.g).pool_peak, real);
     }

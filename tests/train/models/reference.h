@@ -48,6 +48,11 @@ typedef struct ref_case {
     float *token_t, *guidance, *pooled, *cond[VC_ROLES];      /* NULL: not in this case */
     float fps[8];                             /* 0: not in this case */
     int64_t cond_dim[VC_ROLES][5];
+    /* Sound: [B,C,L,1,bins]; zeros beyond the rows' lengths in frames; NULL: not in this case. The
+     * loss is then the sum of the video's and of that of the rows with sound over all rows. */
+    float *sound, *sound_target, *sound_output;
+    int64_t sound_dim[5];
+    int32_t sound_length[8];
     int32_t length[8];
 } ref_case;
 void ref_case_open(ref_case *c, const vf_safetensors *f, const char *name);
@@ -56,7 +61,7 @@ void ref_case_close(ref_case *c);
 /* The forward of the step in progress. */
 vt_tensor *ref_forward(ref_model *m, const ref_case *c, vt_remat remat);
 /* Runs a whole step and returns the loss. Trained parameters get their gradients, and `out`, unless
- * NULL, gets the output. */
+ * NULL, gets the output; behind it follows that of the sound. */
 float ref_step(ref_model *m, const ref_case *c, vt_remat remat, float *out);
 
 /* The largest errors that are allowed. The error of an output or of an f32 gradient is the largest

@@ -136,7 +136,7 @@ static void rope_of(rotations *t, ref_model *m, const int64_t grid[3])
         .text = { { vt_from_host(m->g, VC_F32, 3, text, zero, VC_F32), &length, NULL } },
         .note = take_rope, .note_arg = t,
     };
-    vtrain_forward(m->g, m->model, &in);
+    vtrain_forward(m->g, m->model, &in, NULL);
     assert_int_equal(vt_step_end(m->g, NULL), VC_ESTOP);
     free(x);
 }

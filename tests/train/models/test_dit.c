@@ -113,7 +113,7 @@ static vt_tensor *forward(tiny *m, vt_remat remat)
         .text = { { .embeds = vt_from_host(m->g, VC_F32, 3, text, m->embeds, VC_F32),
                     .length = m->length } },
     };
-    return vtrain_forward(m->g, m->model, &in);
+    return vtrain_forward(m->g, m->model, &in, NULL);
 }
 
 static void output(tiny *m, float out[LATENT])
@@ -558,7 +558,7 @@ static void test_kinds(void **state)
         assert_true(vt_params_count(p) == 5 || !kind_cases[i].names[vt_params_count(p)]);
         vt_step_begin(g, 0);
         vtrain_in in = { .x = vt_from_host(g, VC_F32, 1, &one, &x, VC_F32) };
-        OK(vt_to_host(g, vtrain_dit_forward(g, model, &in), &y, &err));
+        OK(vt_to_host(g, vtrain_dit_forward(g, model, &in, NULL), &y, &err));
         OK(vt_step_end(g, &err));
         assert_true(y == kind_cases[i].result);
         vtrain_dit_close(model);

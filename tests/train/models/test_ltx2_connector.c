@@ -1,5 +1,6 @@
-/* test_ltx2_connector.c - LTX-2's connector of the video's prompt equals diffusers', of 2.0 and
- * 2.3, and runs before the transformer; wrong configs and prompts are refused. */
+/* test_ltx2_connector.c - LTX-2's connectors of the prompts of video and sound equal diffusers', of
+ * 2.0 and 2.3; that of the video runs before the transformer; wrong configs and prompts are
+ * refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,17 +19,19 @@ enum { ROWS = 12 };                           /* as in scripts/golden/ltx2_conne
 static const char *const versions[] = { "ltx2-connectors-20", "ltx2-connectors-23",
                                         "ltx2-connectors-wide" };
 
-static void open_connector(ref_model *m, ltx2_connector **c, const char *name, vc_dtype compute)
+static void open_connector(ref_model *m, ltx2_connector **c, ltx2_connector_of of,
+                           const char *name, vc_dtype compute)
 {
     vc_err err = { 0 };
     ref_open_parts(m, name, VC_BF16, compute);
     const vt_source src = vf_model_source(m->file);
-    assert_ok(ltx2_connector_open(c, m->g, m->config, &src, ROWS, &err), &err);
+    assert_ok(ltx2_connector_open(c, m->g, of, m->config, &src, ROWS, &err), &err);
 }
 
 /* The distance of the golden's prompt. */
-static double error_of(const char *name, vc_dtype compute)
+static double error_of(const char *name, ltx2_connector_of of, vc_dtype compute)
 {
+    const bool sound = of == LTX2_OF_SOUND;
     ref_model m;
     ltx2_connector *c;
     vc_err err = { 0 };
@@ -36,9 +39,9 @@ static double error_of(const char *name, vc_dtype compute)
     int32_t length[2];
     vt_tensor *made[LTX2_CONNECTOR_MADE] = { NULL };
 
-    open_connector(&m, &c, name, compute);
-    float *features = golden_values(m.golden, "features", dim);
-    float *want = golden_values(m.golden, "prompt", NULL);
+    open_connector(&m, &c, of, name, compute);
+    float *features = golden_values(m.golden, sound ? "sound_features" : "features", dim);
+    float *want = golden_values(m.golden, sound ? "sound_prompt" : "prompt", NULL);
     float *n = golden_values(m.golden, "length", NULL);
     const size_t count = (size_t)(dim[0] * dim[1] * dim[2]);
     float *have = malloc(count * sizeof *have);
@@ -62,10 +65,12 @@ static double error_of(const char *name, vc_dtype compute)
 static void equals_the_reference(void **state)
 {
     (void)state;
-    for (int i = 0; i < 3; i++) {
-        double e = error_of(versions[i], VC_F32), half = error_of(versions[i], VC_BF16);
+    for (int i = 0; i < 3 * LTX2_CONNECTORS; i++) {
+        const char *name = versions[i / LTX2_CONNECTORS];
+        const ltx2_connector_of of = (ltx2_connector_of)(i % LTX2_CONNECTORS);
+        double e = error_of(name, of, VC_F32), half = error_of(name, of, VC_BF16);
         if (!(e <= 1e-5 && half <= 2e-2))
-            fail_msg("%s: the errors are %.3g and %.3g", versions[i], e, half);
+            fail_msg("%s, connector %d: the errors are %.3g and %.3g", name, of, e, half);
     }
 }
 
@@ -85,7 +90,8 @@ static void refuses_configs(void **state)
         const vt_source src = vf_model_source(m.file);
         cJSON_DeleteItemFromObject(m.config, rows[i].field);
         cJSON_AddNumberToObject(m.config, rows[i].field, rows[i].value);
-        assert_true(ltx2_connector_open(&c, m.g, m.config, &src, ROWS, &err) < 0 && !c);
+        assert_true(ltx2_connector_open(&c, m.g, LTX2_OF_VIDEO, m.config, &src, ROWS, &err) < 0 &&
+                    !c);
         assert_says(&err, rows[i].says);
         ref_close(&m);
     }
@@ -100,7 +106,7 @@ static void refuses_other_lengths(void **state)
     const int32_t length[] = { 3 };
 
     (void)state;
-    open_connector(&m, &c, versions[0], VC_F32);
+    open_connector(&m, &c, LTX2_OF_VIDEO, versions[0], VC_F32);
     vt_step_begin(m.g, 0);
     vtrain_cond text = { .embeds = vt_new(m.g, VC_F32, 3, (int64_t[]){ 1, 8, 32 }),
                          .length = length };
@@ -161,7 +167,8 @@ static void connect_text(const ref_model *m, const vf_model *file, ref_case *c)
     const vt_source src = vf_model_source(file);
     vt_tensor *made[LTX2_CONNECTOR_MADE] = { NULL };
 
-    assert_ok(ltx2_connector_open(&of, m->g, config, &src, LTX2_PROMPT_ROWS, &err), &err);
+    assert_ok(ltx2_connector_open(&of, m->g, LTX2_OF_VIDEO, config, &src, LTX2_PROMPT_ROWS, &err),
+              &err);
     vt_step_begin(m->g, 0);
     vtrain_cond text = { .embeds = vt_from_host(m->g, VC_F32, 3, c->text_dim, c->text, VC_F32),
                          .length = c->length };
