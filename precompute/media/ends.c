@@ -1,12 +1,16 @@
 /* ends.c - whether data of a picture is missing at its end, by decoding it (see internal.h)
  *
- * FFmpeg's decoders of HEVC and VVC read zeros behind the data of a picture, and report nothing.
- * Their arithmetic code is an interval of numbers: continuations of the same data, in ascending
- * order, decode to symbols in that order. Where zeros and ones behind the data decode to the same
- * symbols, every other continuation does so too, and none is missing. So the picture is decoded
- * twice, with zeros and with ones behind its data, into memory of different contents, since a
- * slice that is missing leaves the memory as it was. The two pictures are equal if the data is
- * complete. */
+ * FFmpeg's decoders read zeros behind the data of a picture. Those of HEVC and VVC report nothing,
+ * that of H.264 does not report the last bytes, and those of MPEG do not report the last slice. So
+ * the picture is decoded again, with other bytes behind its data and into memory of other contents,
+ * since a slice that is missing leaves the memory as it was. If the data is complete, all these
+ * pictures are equal, and none has an error.
+ *
+ * In an arithmetic code, which is an interval of numbers, continuations of the same data, in
+ * ascending order, decode to symbols in that order. Where zeros and ones behind the data decode to
+ * the same symbols, every other continuation does so too. But FFmpeg takes too many ones in front
+ * of a coefficient for a zero, so that other symbols may be the same pixels. So ones and zeros in
+ * turn follow the data too. */
 #include <libavutil/imgutils.h>
 #include <libavutil/pixdesc.h>
 #include <stdlib.h>
@@ -15,10 +19,34 @@
 #include "precompute/media/internal.h"
 
 enum {
-    ONES = 256,                     /* bytes behind the data */
+    TAIL = 256,                     /* bytes behind the data */
+    MOST_DECODES = 3,
     MAX_BYTES = 256 << 20,          /* of packets that are kept */
     MAX_PACKETS = 1 << 14
 };
+
+/* Codecs whose slices end with zeros have errors where other bytes follow. */
+static const struct { enum AVCodecID id; int decodes; uint8_t tail[MOST_DECODES]; } codecs[] = {
+    { AV_CODEC_ID_H264, 3, { 0, 0xff, 0xaa } }, { AV_CODEC_ID_HEVC, 3, { 0, 0xff, 0xaa } },
+    { AV_CODEC_ID_VVC, 3, { 0, 0xff, 0xaa } },  { AV_CODEC_ID_MPEG1VIDEO, 2, { 0 } },
+    { AV_CODEC_ID_MPEG2VIDEO, 2, { 0 } },       { AV_CODEC_ID_MPEG4, 2, { 0 } },
+};
+
+static int codec_of(enum AVCodecID id)
+{
+    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++)
+        if (codecs[i].id == id)
+            return (int)i;
+    return -1;
+}
+
+/* Where extradata begins with 1, as avcC does, data says its size, and needs no search. */
+bool media_end_known(const media_video *v)
+{
+    const AVCodecContext *dec = v->dec;
+    const bool sized = dec && dec->extradata_size && dec->extradata[0] == 1;
+    return dec && !sized && codec_of(dec->codec_id) >= 0;
+}
 
 /* The packets up to the picture, from the last key frame but one on. */
 typedef struct group {
@@ -28,6 +56,7 @@ typedef struct group {
     const AVStream *st;
     AVPacket *read, **pkt;
     int n, keys, key;               /* key: the last key frame's packet */
+    int time;                       /* the last frame's is at least this packet's number */
     int64_t bytes;
 } group;
 
@@ -116,22 +145,47 @@ static int decoder_open(AVCodecContext **out, const group *g, int *fill, vc_err 
 }
 
 /* Data does not end with a zero, and the parser leaves the zeros of the next start code behind it. */
-static int add_ones(AVPacket *pkt)
+static int add_tail(AVPacket *pkt, int byte)
 {
     int n = pkt->size;
 
     while (n && !pkt->data[n - 1])
         n--;
     pkt->size = n;
-    const int r = av_grow_packet(pkt, ONES);
+    const int r = av_grow_packet(pkt, TAIL);
     if (r >= 0)
-        memset(pkt->data + n, 0xff, ONES);
+        memset(pkt->data + n, byte, TAIL);
     return r;
+}
+
+/* A frame of H.264 has the time of its first field, and each field may be a packet. */
+static int find_time(group *g, vc_err *err)
+{
+    AVCodecParserContext *parser = av_parser_init(g->st->codecpar->codec_id);
+    AVCodecContext *dec = avcodec_alloc_context3(NULL);
+    int r = dec ? avcodec_parameters_to_context(dec, g->st->codecpar) : AVERROR(ENOMEM);
+
+    g->time = g->n - 1;
+    if (parser)
+        parser->flags |= PARSER_FLAG_COMPLETE_FRAMES;
+    for (int i = g->key; parser && r >= 0 && i < g->n; i++) {
+        uint8_t *data;
+        int size;
+        parser->picture_structure = AV_PICTURE_STRUCTURE_UNKNOWN;
+        av_parser_parse2(parser, dec, &data, &size, g->pkt[i]->data, g->pkt[i]->size,
+                         AV_NOPTS_VALUE, AV_NOPTS_VALUE, -1);
+    }
+    if (parser && (parser->picture_structure == AV_PICTURE_STRUCTURE_TOP_FIELD ||
+                   parser->picture_structure == AV_PICTURE_STRUCTURE_BOTTOM_FIELD))
+        g->time--;
+    av_parser_close(parser);
+    avcodec_free_context(&dec);
+    return r < 0 ? vc_no_memory(err) : 0;
 }
 
 /* Sends packet i of the group, or the end; its frame has the time i. Errors are left to the
  * comparison of frames. */
-static int send(AVCodecContext *dec, const group *g, int i, bool ones, vc_err *err)
+static int send(AVCodecContext *dec, const group *g, int i, int tail, vc_err *err)
 {
     AVPacket *pkt = i < g->n ? av_packet_clone(g->pkt[i]) : NULL;
     int r = 0;
@@ -140,8 +194,8 @@ static int send(AVCodecContext *dec, const group *g, int i, bool ones, vc_err *e
         pkt->pts = i;
         pkt->dts = AV_NOPTS_VALUE;
         pkt->flags &= AV_PKT_FLAG_KEY;
-        if (ones && i == g->n - 1)
-            r = add_ones(pkt);
+        if (tail && i == g->n - 1)
+            r = add_tail(pkt, tail);
     }
     if (i < g->n && (!pkt || r < 0)) {
         av_packet_free(&pkt);
@@ -153,23 +207,22 @@ static int send(AVCodecContext *dec, const group *g, int i, bool ones, vc_err *e
 }
 
 /* The last packet's frame, in f, which stays empty if the decoder does not return it. */
-static int decode_last(AVFrame *f, const group *g, int from, bool ones, vc_err *err)
+static int decode_last(AVFrame *f, const group *g, int from, int fill, int tail, vc_err *err)
 {
     AVFrame *next = av_frame_alloc();
     AVCodecContext *dec = NULL;
-    int fill = ones ? 0x55 : 0xaa, r;
-    int rc = next ? decoder_open(&dec, g, &fill, err) : vc_no_memory(err);
+    int r, rc = next ? decoder_open(&dec, g, &fill, err) : vc_no_memory(err);
 
     for (int i = from; !rc && i <= g->n; i++) {
         if (g->v->stop && *g->v->stop)
             rc = vc_fail(err, VC_ESTOP, "stopped");
         if (!rc)
-            rc = send(dec, g, i, ones, err);
+            rc = send(dec, g, i, tail, err);
         while (!rc && (r = avcodec_receive_frame(dec, next)) != AVERROR_EOF &&
                r != AVERROR(EAGAIN)) {
             if (r == AVERROR(ENOMEM))
                 rc = vc_no_memory(err);
-            if (r >= 0 && next->pts == g->n - 1 && !media_frame_damaged(next) && !f->buf[0])
+            if (r >= 0 && next->pts >= g->time && !f->buf[0])
                 av_frame_move_ref(f, next);
             av_frame_unref(next);
         }
@@ -199,15 +252,20 @@ static bool equal_frames(const AVFrame *a, const AVFrame *b)
 /* Decodes from packet `from` on. *shown: the decoder returned the last picture. */
 static int compare(const group *g, int from, bool *shown, bool *equal, vc_err *err)
 {
-    AVFrame *f[2] = { av_frame_alloc(), av_frame_alloc() };
-    int rc = f[0] && f[1] ? 0 : vc_no_memory(err);
+    const int codec = codec_of(g->v->dec->codec_id), n = codecs[codec].decodes;
+    AVFrame *first = av_frame_alloc(), *f = av_frame_alloc();
+    int rc = first && f ? decode_last(first, g, from, 0xaa, codecs[codec].tail[0], err)
+                        : vc_no_memory(err);
 
-    for (int i = 0; !rc && i < 2; i++)
-        rc = decode_last(f[i], g, from, i, err);
-    *shown = !rc && (f[0]->buf[0] || f[1]->buf[0]);
-    *equal = !rc && f[0]->buf[0] && f[1]->buf[0] && equal_frames(f[0], f[1]);
-    av_frame_free(&f[0]);
-    av_frame_free(&f[1]);
+    *shown = !rc && first->buf[0];
+    *equal = *shown && !media_frame_damaged(first);
+    for (int i = 1; !rc && i < n && *equal; i++) {
+        av_frame_unref(f);
+        rc = decode_last(f, g, from, 0xaa >> i, codecs[codec].tail[i], err);
+        *equal = !rc && f->buf[0] && !media_frame_damaged(f) && equal_frames(first, f);
+    }
+    av_frame_free(&first);
+    av_frame_free(&f);
     return rc;
 }
 
@@ -255,7 +313,9 @@ int media_end_find(bool *whole, media_video *v, int64_t end, vc_err *err)
         int tries = g.keys < 2 ? g.keys : 2;
         if (!from && !tries)
             tries = g.n > 0;                            /* a stream without key frames */
-        for (; !rc && tries && !shown; tries--) {
+        if (!rc && tries)
+            rc = find_time(&g, err);
+        for (; !rc && tries && !*whole; tries--) {
             rc = compare(&g, g.key, &shown, whole, err);
             g.key = 0;
         }

@@ -261,7 +261,9 @@ int media_join_check(media_video *v, vc_err *err);
 int media_join_end(bool *cut, media_video *v, vc_err *err);
 
 /* ---- ends.c ---- */
-/* end: the place in the file of the next packet behind the data of a picture of HEVC or VVC.
+/* Whether media_end_find knows the codec. */
+bool media_end_known(const media_video *v);
+/* end: the place in the file of the next packet behind the data of a picture of such a codec.
  * *whole: nothing is missing at the end of that data. */
 int media_end_find(bool *whole, media_video *v, int64_t end, vc_err *err);
 

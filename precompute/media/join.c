@@ -4,11 +4,11 @@
  * before as damaged, since its end may be lost. At a join (`cat a.ts b.ts`) nothing is lost: the
  * last packet of a picture is filled up with stuffing, and the next packet begins a picture. A
  * picture that fills its last packet has no stuffing. Its end may as well be lost, so it counts
- * only where the tables of another file follow, and its decoder finds no end missing.
+ * only where the tables of another file follow, and its pixels are known without that end.
  *
  * FFmpeg's parser of HEVC moves the mark to the picture before, or drops it in front of the first
  * one. Nor is there a mark at the end of a file, or at a join whose count goes on by chance. So the
- * packets of each picture are read here, if its decoder reports no missing end. */
+ * packets of each picture are read here, if ends.c knows the codec. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -149,35 +149,6 @@ static bool follows(const media_video *v)
            pkt->dts - v->dts <= pkt->duration + pkt->duration / 2;
 }
 
-/* How a missing end of a picture is found. */
-typedef enum finding {
-    NOT_FOUND,
-    REPORTED,                   /* by the decoder, which conceals errors */
-    DECODED                     /* by media_end_find */
-} finding;
-
-static const struct {
-    enum AVCodecID id;
-    finding how;
-} codecs[] = {
-    { AV_CODEC_ID_H264, REPORTED },       { AV_CODEC_ID_MPEG1VIDEO, REPORTED },
-    { AV_CODEC_ID_MPEG2VIDEO, REPORTED }, { AV_CODEC_ID_MPEG4, REPORTED },
-    { AV_CODEC_ID_HEVC, DECODED },        { AV_CODEC_ID_VVC, DECODED },
-};
-
-/* Decoders do not report missing ends where threads share a picture, and GPUs never do. */
-static finding finding_of(const media_video *v)
-{
-    finding how = NOT_FOUND;
-
-    for (size_t i = 0; v->dec && i < sizeof codecs / sizeof *codecs; i++)
-        if (codecs[i].id == v->dec->codec_id)
-            how = codecs[i].how;
-    if (how == REPORTED && (v->gpu || v->dec->active_thread_type == FF_THREAD_SLICE))
-        how = NOT_FOUND;
-    return how;
-}
-
 /* As media_end_find, which is called once for each end. */
 static int find_end(bool *whole, media_video *v, int64_t end, vc_err *err)
 {
@@ -201,7 +172,7 @@ static const char *const marking[] = { "mpegts", "mov,", "matroska", "avi" };
 
 int media_join_end(bool *cut, media_video *v, vc_err *err)
 {
-    bool whole = finding_of(v) != DECODED;
+    bool whole = !media_end_known(v);
     int rc = 0;
 
     for (size_t i = 0; i < sizeof marking / sizeof *marking; i++)
@@ -217,19 +188,17 @@ int media_join_check(media_video *v, vc_err *err)
     AVPacket *pkt = v->pkt;
     const bool ts = !strcmp(v->fmt->iformat->name, "mpegts");
     const bool cut = pkt->flags & AV_PKT_FLAG_CORRUPT;
-    const finding how = finding_of(v);
+    const bool known = media_end_known(v);
     seam s = { .at = -1 };
     int rc = 0;
 
-    if (ts && (cut || how == DECODED))
+    if (ts && (cut || known))
         s = seam_after(v->io, pkt->pos, cut ? MAX_STARTS : 1);
-    if (how != DECODED && !s.leaps)
+    if (!known && !s.leaps)
         s = (seam){ .at = -1 };
     bool joined = s.starts && s.stuffed;
-    if (s.starts && !s.stuffed && s.tables) {
-        joined = how == REPORTED;
-        rc = how == DECODED ? find_end(&joined, v, s.at, err) : 0;
-    }
+    if (known && s.starts && !s.stuffed && s.tables)
+        rc = find_end(&joined, v, s.at, err);
     joined &= s.leaps || !cut;
     v->broken = v->join && pkt->pos >= v->join && !follows(v);
     if (v->join && pkt->pos >= v->join)

@@ -32,9 +32,9 @@ static void move_stuffing(uint8_t *first, uint8_t *last, size_t packet, size_t b
         memcpy(all + n, data_of(p), k);
         n += k;
     }
-    const bool clock = last[4] && last[5] & 0x10;
+    const bool field = last[3] & 0x20, clock = field && last[4] && last[5] & 0x10;
     const size_t header = 9 + all[8], before = (size_t)(data_of(last) - last);
-    assert_true((last[3] & 0x20) && (!last[4] || !(last[5] & 0xf)) && header + bytes < n);
+    assert_true((!field || !last[4] || !(last[5] & 0xf)) && header + bytes < n);
     if (clock)
         last[4] = 7;
     else

@@ -1,5 +1,5 @@
-/* test_media_ends.c - videos of HEVC that are cut within a picture, at their end and at the join of
- * two: FFmpeg's decoder reports nothing, and no wrong pixel is given. */
+/* test_media_ends.c - videos that are cut within a picture, at their end and at the join of two:
+ * FFmpeg's decoder of HEVC reports nothing, others not all, and no wrong pixel is given. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -204,14 +204,30 @@ static void check_bytes(const char *args, int n)
 
 static void test_bytes_before_join(void **state)
 {
+    static const struct { const char *encoder, *args; } files[] = {
+        { "libx265", X265 ":wpp=0" },
+        { "libx265", X265 ":ctu=16:slices=2" },
+        { "libx265", X265 ":ctu=16:slices=4" },
+        { "libx265", X265 ":aud=1:repeat-headers=1 -pix_fmt yuv420p10le" },
+        { "libx264", "-c:v libx264 -crf 8 -g 3 -bf 0" },
+        { "libx264", "-c:v libx264 -crf 8 -g 12 -bf 2" },
+        { "libx264", "-c:v libx264 -crf 8 -g 3 -bf 0 -x264-params slices=4" },
+        { "libx264", "-c:v libx264 -crf 8 -g 3 -bf 0 -coder 0" },
+        { "mpeg2video", "-c:v mpeg2video -q:v 4 -g 12 -bf 0" },
+        { "mpeg2video", "-c:v mpeg2video -q:v 4 -g 12 -bf 2" },
+        { "mpeg1video", "-c:v mpeg1video -q:v 4 -g 12 -bf 2" },
+        { "mpeg4", "-c:v mpeg4 -q:v 4 -g 12 -bf 2" },
+    };
+
     (void)state;
-    if (!clip_have_ffmpeg() || !clip_have_encoder("libx265"))
+    if (!clip_have_ffmpeg())
         skip();
-    for (size_t i = 0; i < COUNT(encodings); i++) {
-        check_bytes(encodings[i], 1);
-        check_bytes(encodings[i], 2);
-        check_bytes(encodings[i], PICTURES);
-    }
+    for (size_t i = 0; i < COUNT(files); i++)
+        if (clip_have_encoder(files[i].encoder)) {
+            check_bytes(files[i].args, 1);
+            check_bytes(files[i].args, 2);
+            check_bytes(files[i].args, PICTURES);
+        }
 }
 
 int main(void)
