@@ -62,6 +62,14 @@ static void spoil(media_video *v, int64_t i, uint32_t pos)
             v->index[j].bad = true;
 }
 
+/* Where an error ends a macroblock of CAVLC, FFmpeg's decoder of H.264 keeps its coefficients, which
+ * are then added to another macroblock, even of the next key frame. So after an error, and lines is
+ * the number of messages before it, the decoder is replaced at the next key frame. */
+static void look_at_errors(media_video *v, unsigned lines)
+{
+    v->unsound |= media_log_lines() != lines && !v->gpu && v->dec->codec_id == AV_CODEC_ID_H264;
+}
+
 /* Sends the next packet, or the end. */
 static int feed(media_video *v, vc_err *err)
 {
@@ -76,11 +84,18 @@ static int feed(media_video *v, vc_err *err)
         avcodec_send_packet(v->dec, NULL);
         return 0;
     }
+    if (v->unsound && v->pkt->flags & AV_PKT_FLAG_KEY) {
+        v->have_pkt = v->renewing = true;
+        avcodec_send_packet(v->dec, NULL);
+        return 0;
+    }
     v->sent = v->counted ? -1 : media_index_find(v, v->pkt->pts);
     v->pos = v->sent >= 0 ? v->index[v->sent].pos : v->pos + 1;
     if (v->sent >= 0 && v->index[v->sent].is_key)
         v->key = v->sent;
+    const unsigned lines = media_log_lines();
     r = avcodec_send_packet(v->dec, v->pkt);
+    look_at_errors(v, lines);
     v->have_pkt = r == AVERROR(EAGAIN);
     if (r == AVERROR(ENOMEM))
         return vc_fail(err, VC_ENOMEM, "out of memory for decoding");
@@ -102,14 +117,32 @@ static int64_t number_of(media_video *v)
     return i;
 }
 
+/* Counted frames are as many as before, though the first ones may refer to others that are gone. */
+static int renew(media_video *v, vc_err *err)
+{
+    int rc = media_decoder_open(v, v->threads, err);
+
+    if (!rc && v->counted)
+        v->dec->flags |= AV_CODEC_FLAG_OUTPUT_CORRUPT;
+    return rc;
+}
+
 /* Takes one frame from the decoder into v->frame. 1: a frame. 0: the end. */
 static int receive(media_video *v, vc_err *err)
 {
     for (int stalls = 0; stalls < MAX_STALLS; stalls++) {
-        int r = avcodec_receive_frame(v->dec, v->frame);
+        const unsigned lines = media_log_lines();
+        int r = avcodec_receive_frame(v->dec, v->frame), rc;
+        look_at_errors(v, lines);
         if (r >= 0) {
-            int rc = media_gpu_fetch(v, err);
+            rc = media_gpu_fetch(v, err);
             return rc ? rc : 1;
+        }
+        if (r == AVERROR_EOF && v->renewing) {
+            rc = renew(v, err);
+            if (rc)
+                return rc;
+            continue;
         }
         if (r == AVERROR_EOF)
             return 0;
@@ -117,9 +150,9 @@ static int receive(media_video *v, vc_err *err)
             return vc_fail(err, VC_ENOMEM, "out of memory for decoding");
         if (r != AVERROR(EAGAIN))
             spoil(v, v->sent, v->pos);
-        if (v->eof)
+        if (v->eof || v->renewing)
             continue;
-        int rc = feed(v, err);
+        rc = feed(v, err);
         if (rc)
             return rc;
         if (!v->have_pkt)
@@ -186,7 +219,7 @@ static void restart_at(media_video *v, int64_t key, uint32_t pos)
 static void forget(media_video *v)
 {
     avcodec_flush_buffers(v->dec);
-    v->have_pkt = v->held = v->eof = v->ended = false;
+    v->have_pkt = v->held = v->eof = v->ended = v->renewing = false;
     v->join = v->leap = 0;
     v->dts = AV_NOPTS_VALUE;
     while (v->n_ahead)
@@ -320,6 +353,7 @@ int media_decoder_open(media_video *v, int threads, vc_err *err)
     }
     avcodec_free_context(&v->dec);
     v->dec = dec;
+    v->unsound = v->renewing = false;
     return 0;
 }
 

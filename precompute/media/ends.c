@@ -144,7 +144,7 @@ static int decoder_open(AVCodecContext **out, const group *g, int *fill, vc_err 
     return r < 0 ? media_av_fail(err, r, "the %s decoder does not start", codec->name) : 0;
 }
 
-/* Data does not end with a zero, and the parser leaves the zeros of the next start code behind it. */
+/* Data does not end with a zero: the parser leaves zeros of the next start code behind it. */
 static int add_tail(AVPacket *pkt, int byte)
 {
     int n = pkt->size;

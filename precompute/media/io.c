@@ -31,6 +31,7 @@ static const char demuxers[] =
  * called the library, and handles stay on one thread. So the last line is kept per thread; lines of
  * the decoder's own threads are lost. */
 static _Thread_local char log_line[256];
+static _Thread_local unsigned log_lines;
 
 static void keep_message(void *obj, int level, const char *fmt, va_list ap)
 {
@@ -40,6 +41,7 @@ static void keep_message(void *obj, int level, const char *fmt, va_list ap)
     char line[sizeof log_line];
     vsnprintf(line, sizeof line, fmt, ap);
     line[strcspn(line, "\r\n")] = 0;
+    log_lines++;
     if (*line)
         memcpy(log_line, line, sizeof line);
     if (level <= AV_LOG_PANIC)
@@ -54,6 +56,11 @@ static void install_hook(void)
 const char *media_log_last(void)
 {
     return log_line;
+}
+
+unsigned media_log_lines(void)
+{
+    return log_lines;
 }
 
 void media_log_clear(void)

@@ -17,8 +17,8 @@ static uint8_t *data_of(uint8_t *p)
     return p + 4 + (p[3] & 0x20 ? 1 + p[4] : 0);
 }
 
-/* Moves the stuffing of the last picture's last packet, and the room of its last `bytes` bytes, into
- * the header in front of its data, where the packets begin at `first` and end at `last`. */
+/* Moves the stuffing of the last picture's last packet, and the room of its last `bytes` bytes,
+ * into the header in front of its data, where the packets begin at `first` and end at `last`. */
 static void move_stuffing(uint8_t *first, uint8_t *last, size_t packet, size_t bytes)
 {
     enum { MOST = 1 << 16 };

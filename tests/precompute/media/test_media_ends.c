@@ -178,8 +178,8 @@ static void test_cut_before_join(void **state)
     }
 }
 
-/* The last picture of the first file fills its last packet. Without its last bytes it is refused, or
- * still the same; whole it is given. */
+/* The last picture of the first file fills its last packet. Without its last bytes it is refused,
+ * or still the same; whole it is given. */
 static void check_bytes(const char *args, int n)
 {
     enum { MOST_BYTES = 8 };
@@ -230,11 +230,71 @@ static void test_bytes_before_join(void **state)
         }
 }
 
+/* Pictures of other key frames than the damaged one's are what they are without damage. FFmpeg's
+ * decoder of H.264 keeps coefficients of CAVLC behind an error. */
+#define CAVLC "-c:v libx264 -crf 8 -g 2 -bf 0 -coder 0 -x264-params scenecut=0"
+
+static void test_joined_behind_error(void **state)
+{
+    pictures second, p;
+
+    (void)state;
+    if (!clip_have_ffmpeg() || !clip_have_encoder("libx264"))
+        skip();
+    make("first.ts", 0, 1, CAVLC);
+    make("second.ts", 1, PICTURES, CAVLC);
+    pictures_read(&second, "second.ts");
+    check_whole(&second, "second.ts", PICTURES);
+    for (size_t less = 1; less < 9; less++) {
+        clip_fit_last("first.ts", PACKET, less, 0, "fit.ts");
+        clip_join("fit.ts", "second.ts", "joined.ts");
+        pictures_read(&p, "joined.ts");
+        if (p.n != 1 + PICTURES)
+            fail_msg("%zu packets less: %d pictures", less, p.n);
+        for (int i = 0; i < PICTURES; i++)
+            if (!p.rgb[1 + i] || memcmp(p.rgb[1 + i], second.rgb[i], CLIP_BYTES))
+                fail_msg("%zu packets less: picture %d of the second file", less, i);
+        pictures_free(&p);
+    }
+    pictures_free(&second);
+}
+
+/* Two pictures are damaged, and two follow from the next key frame on. */
+static void test_behind_error(void **state)
+{
+    enum { STEP = 173, DAMAGE = 24, NEXT = 2 };
+    pictures whole, p;
+    size_t n;
+
+    (void)state;
+    if (!clip_have_ffmpeg() || !clip_have_encoder("libx264"))
+        skip();
+    make("whole.mp4", 0, PICTURES, CAVLC);
+    pictures_read(&whole, "whole.mp4");
+    check_whole(&whole, "whole.mp4", PICTURES);
+    uint8_t *data = clip_load(clip_path("whole.mp4"), &n), keep[DAMAGE];
+    for (size_t at = n / 8; at < n * 2 / 5; at += STEP) {
+        memcpy(keep, data + at, DAMAGE);
+        memset(data + at, 0x55, DAMAGE);
+        clip_save(clip_path("damaged.mp4"), data, n);
+        memcpy(data + at, keep, DAMAGE);
+        pictures_read(&p, "damaged.mp4");
+        assert_int_equal(p.n, PICTURES);
+        for (int i = NEXT; i < PICTURES; i++)
+            if (!p.rgb[i] || memcmp(p.rgb[i], whole.rgb[i], CLIP_BYTES))
+                fail_msg("damage at %zu of %zu: picture %d", at, n, i);
+        pictures_free(&p);
+    }
+    free(data);
+    pictures_free(&whole);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cut_at_end), cmocka_unit_test(test_cut_before_join),
         cmocka_unit_test(test_bytes_before_join),
+        cmocka_unit_test(test_joined_behind_error), cmocka_unit_test(test_behind_error),
     };
     return cmocka_run_group_tests(tests, clip_setup_numbers, clip_teardown);
 }
