@@ -71,7 +71,8 @@ struct vt_ctx {
         int64_t rows;                         /* samples of the batch */
     } dropout;                                /* until the step ends (vt_dropout_begin) */
     bool bare;                                /* linear layers leave out their LoRA */
-    int64_t shared;                           /* tokens of the shared sequence; 0: none */
+    int64_t shared, shared_first;             /* tokens of the shared sequence, 0: none; those of
+                                               * its first part, or all */
     vt_usage usage;
     size_t kept;                              /* bytes the tape holds now */
     vt_tensor *rounded;                       /* the newest parameter of vt_param_round (data.c) */

@@ -21,7 +21,11 @@
  * step, also those of tokens that lie on other processes (ttt.c's gates), since a parameter without
  * a gradient is left out of the optimiser's step.
  *
- * Without peers, or while no sequence is shared, the four ops return their input.
+ * A sequence may have two parts, such as a picture and a prompt, which have layers of their own:
+ * each process holds a share of either part, the first part's in front, so that it reads the layers
+ * of both. All tokens of the sequence are those of the first part, then those of the second.
+ *
+ * Without peers, or while no sequence is shared, the ops return their input.
  *
  * Shares differ by one token at most and nothing is padded, so tokens and results are those of one
  * process. In a dry step each process has the share of process 0, which is the largest: all
@@ -49,9 +53,18 @@ void vt_set_peers(vt_ctx *g, const vt_peers *p);
  * this process computes whole sequences, without its peers. Fails the step if there are fewer
  * tokens than processes. */
 void vt_share_tokens(vt_ctx *g, int64_t tokens);
+/* The same for a sequence of two parts; of no tokens in the second part it has one. Each part needs
+ * a token for each process. */
+void vt_share_parts(vt_ctx *g, int64_t first, int64_t second);
+/* The sizes of the parts that are shared, 0 and 0 if none is: vt_share_parts takes them again. */
+void vt_shared_parts(const vt_ctx *g, int64_t *first, int64_t *second);
+/* The number of this process's tokens of part k; `all` where no sequence is shared. */
+int64_t vt_own_count(const vt_ctx *g, int k, int64_t all);
+/* This process's first token of part k, counted within the part; 0 where none is shared. */
+int64_t vt_part_first(const vt_ctx *g, int k);
 /* The number of tokens of the whole sequence; 0: none is shared. */
 int64_t vt_shared_tokens(const vt_ctx *g);
-/* This process's first token of the sequence; 0 where none is shared. */
+/* This process's first token of the sequence, or of its first part; 0 where none is shared. */
 int64_t vt_own_first(const vt_ctx *g);
 /* The number of those tokens of this process that lie before token `end` of the sequence; `end`
  * itself where no sequence is shared. */
@@ -63,6 +76,8 @@ int64_t vt_own_heads(const vt_ctx *g, int64_t heads, int64_t *first);
 
 /* x [B,N,..] -> [B,n,..]: a copy of this process's tokens. */
 vt_tensor *vt_own_tokens(vt_ctx *g, vt_tensor *x);
+/* The same for a tensor of the tokens of part k alone. */
+vt_tensor *vt_own_part(vt_ctx *g, vt_tensor *x, int k);
 /* x [B,n,H,D] of all heads -> [B,N,H/P,D] of this process's heads. P divides H. */
 vt_tensor *vt_to_heads(vt_ctx *g, vt_tensor *x);
 /* x [B,N,H/P,D] -> [B,n,H,D]: the reverse, and the gradient, of vt_to_heads. */
@@ -70,5 +85,7 @@ vt_tensor *vt_to_tokens(vt_ctx *g, vt_tensor *x);
 /* x [B,n,..] -> [B,N,..]. The result's gradient must be the same on all processes, as it is where
  * each computes the same from the result: each takes its own tokens of the gradient. */
 vt_tensor *vt_all_tokens(vt_ctx *g, vt_tensor *x);
+/* The same for a tensor of the tokens of part k alone. */
+vt_tensor *vt_all_part(vt_ctx *g, vt_tensor *x, int k);
 
 #endif

@@ -10,13 +10,26 @@ enum { MOST_PEERS = 1024 };
 
 /* ---- shares ---- */
 
+/* The sizes of a sequence's parts. */
+typedef struct parts { int64_t n[2]; } parts;
+
 void vt_set_peers(vt_ctx *g, const vt_peers *p)
 {
     g->peers = p;
-    g->shared = 0;
+    g->shared = g->shared_first = 0;
 }
 
-/* The first of process r's tokens. */
+static parts shared_parts(const vt_ctx *g)
+{
+    return (parts){ { g->shared_first, g->shared - g->shared_first } };
+}
+
+static int64_t total(parts p)
+{
+    return p.n[0] + p.n[1];
+}
+
+/* The first of process r's tokens of a part. */
 static int64_t first_of(const vt_ctx *g, int64_t tokens, int r)
 {
     int64_t n = g->peers->n;
@@ -33,15 +46,37 @@ static int own(const vt_ctx *g)
     return g->flags & VT_DRY ? 0 : g->peers->me;
 }
 
-void vt_share_tokens(vt_ctx *g, int64_t tokens)
+/* This process's number of tokens. */
+static int64_t share_of(const vt_ctx *g, parts p)
 {
-    g->shared = g->peers && g->peers->n > 1 ? tokens : 0;
+    return count_of(g, p.n[0], own(g)) + count_of(g, p.n[1], own(g));
+}
+
+void vt_share_parts(vt_ctx *g, int64_t first, int64_t second)
+{
+    const bool peers = g->peers && g->peers->n > 1;
+    const int64_t least = second && second < first ? second : first;
+
+    g->shared = peers ? first + second : 0;
+    g->shared_first = peers ? first : 0;
     if (!g->shared)
         return;
-    if (g->shared < g->peers->n || g->peers->n > MOST_PEERS)
+    if (least < g->peers->n || g->peers->n > MOST_PEERS)
         vt_fail(g, VC_EINVAL, "a sequence of %lld tokens cannot be shared by %d processes: each "
-                "needs a token, and there may be %d of them", (long long)tokens, g->peers->n,
+                "needs a token, and there may be %d of them", (long long)least, g->peers->n,
                 MOST_PEERS);
+}
+
+void vt_share_tokens(vt_ctx *g, int64_t tokens)
+{
+    vt_share_parts(g, tokens, 0);
+}
+
+void vt_shared_parts(const vt_ctx *g, int64_t *first, int64_t *second)
+{
+    const parts p = shared_parts(g);
+    *first = p.n[0];
+    *second = p.n[1];
 }
 
 int64_t vt_shared_tokens(const vt_ctx *g)
@@ -49,17 +84,32 @@ int64_t vt_shared_tokens(const vt_ctx *g)
     return g->shared;
 }
 
+int64_t vt_own_count(const vt_ctx *g, int k, int64_t all)
+{
+    return g->shared ? count_of(g, shared_parts(g).n[k], own(g)) : all;
+}
+
+int64_t vt_part_first(const vt_ctx *g, int k)
+{
+    return g->shared ? first_of(g, shared_parts(g).n[k], own(g)) : 0;
+}
+
 int64_t vt_own_first(const vt_ctx *g)
 {
-    return g->shared ? first_of(g, g->shared, own(g)) : 0;
+    return vt_part_first(g, 0);
 }
 
 int64_t vt_own_before(const vt_ctx *g, int64_t end)
 {
-    if (!g->shared)
-        return end;
-    int64_t before = end - vt_own_first(g), n = count_of(g, g->shared, own(g));
-    return before < 0 ? 0 : before > n ? n : before;
+    int64_t sum = 0, before = end;
+
+    for (int k = 0; k < 2 && g->shared; k++) {
+        const int64_t tokens = shared_parts(g).n[k], n = count_of(g, tokens, own(g));
+        const int64_t in = before - first_of(g, tokens, own(g));
+        sum += in < 0 ? 0 : in > n ? n : in;
+        before -= tokens;
+    }
+    return g->shared ? sum : end;
 }
 
 int64_t vt_own_heads(const vt_ctx *g, int64_t heads, int64_t *first)
@@ -74,43 +124,54 @@ int64_t vt_own_heads(const vt_ctx *g, int64_t heads, int64_t *first)
 /* A tensor as rows of tokens, each of `width` bytes; its share is process r's. */
 typedef struct rows {
     vt_ctx *g;
-    int64_t tokens;
+    parts n;
     size_t width;
 } rows;
 
-/* The pieces of a sequence of all tokens: process r's tokens, in their places. */
-static void by_tokens(const rows *x, vc_piece *p)
+/* The pieces of part k in a sequence of all tokens: process r's tokens, in their places. */
+static void by_tokens(const rows *x, int k, vc_piece *p)
 {
+    const int64_t before = k ? x->n.n[0] : 0;
     for (int r = 0; r < x->g->peers->n; r++)
-        p[r] = (vc_piece){ (size_t)first_of(x->g, x->tokens, r) * x->width,
-                           (size_t)count_of(x->g, x->tokens, r) * x->width };
+        p[r] = (vc_piece){ (size_t)(before + first_of(x->g, x->n.n[k], r)) * x->width,
+                           (size_t)count_of(x->g, x->n.n[k], r) * x->width };
 }
 
-/* The pieces of one block for each process, `apart` of them after one another. */
-static void by_blocks(const rows *x, vc_piece *p, bool apart)
+/* The pieces of part k in a block for each process, `apart` of them after one another. */
+static void by_blocks(const rows *x, int k, vc_piece *p, bool apart)
 {
-    size_t n = (size_t)count_of(x->g, x->tokens, own(x->g)) * x->width;
+    const int me = own(x->g);
+    const size_t n = (size_t)share_of(x->g, x->n) * x->width;
+    const size_t before = k ? (size_t)count_of(x->g, x->n.n[0], me) * x->width : 0;
     for (int r = 0; r < x->g->peers->n; r++)
-        p[r] = (vc_piece){ apart ? (size_t)r * n : 0, n };
+        p[r] = (vc_piece){ (apart ? (size_t)r * n : 0) + before,
+                           (size_t)count_of(x->g, x->n.n[k], me) * x->width };
 }
 
-/* Exchanges each row of the batch. */
-static void exchange(vt_ctx *g, vt_tensor *to, const vc_piece *in, vt_tensor *from,
-                     const vc_piece *out)
+/* Exchanges each row of the batch, part by part: all tokens get into blocks, or blocks into all
+ * tokens. */
+static void exchange(const rows *x, vt_tensor *to, vt_tensor *from, bool into_blocks, bool apart)
 {
+    vc_piece in[2][MOST_PEERS], out[2][MOST_PEERS];
+    vt_ctx *g = x->g;
     if (!to || !from || g->flags & VT_DRY)
         return;
+    for (int k = 0; k < 2 && x->n.n[k]; k++) {
+        by_tokens(x, k, into_blocks ? out[k] : in[k]);
+        by_blocks(x, k, into_blocks ? in[k] : out[k], apart);
+    }
     const vt_peers *p = g->peers;
     size_t row_to = (size_t)(to->stride[0]) * vc_dtype_size(to->dtype);
     size_t row_from = (size_t)(from->stride[0]) * vc_dtype_size(from->dtype);
     double begin = g->profile ? vt_profile_now() : 0;
-    for (int64_t b = 0; b < to->dim[0] && !g->err.code; b++) {
-        vc_err err = { 0 };
-        int rc = p->exchange(p->arg, (char *)to->data + (size_t)b * row_to, in,
-                             (const char *)from->data + (size_t)b * row_from, out, &err);
-        if (rc)
-            vt_fail(g, rc, "%s", err.text);
-    }
+    for (int64_t b = 0; b < to->dim[0]; b++)
+        for (int k = 0; k < 2 && x->n.n[k] && !g->err.code; k++) {
+            vc_err err = { 0 };
+            int rc = p->exchange(p->arg, (char *)to->data + (size_t)b * row_to, in[k],
+                                 (const char *)from->data + (size_t)b * row_from, out[k], &err);
+            if (rc)
+                vt_fail(g, rc, "%s", err.text);
+        }
     if (g->profile)
         vt_profile_add(g, begin);
 }
@@ -128,32 +189,26 @@ static vt_tensor blocks_of(const vt_tensor *x, int64_t p)
 }
 
 /* y [B,N,h,D], packed, gets this process's heads of all tokens from x [B,n,H,D] of each process. */
-static void heads_from(vt_ctx *g, vt_tensor *y, const vt_tensor *x, int64_t tokens)
+static void heads_from(vt_ctx *g, vt_tensor *y, const vt_tensor *x, parts n)
 {
-    vc_piece in[MOST_PEERS], out[MOST_PEERS];
     vt_tensor block = blocks_of(x, g->peers->n);
-    const rows r = { g, tokens, (size_t)(block.dim[3] * block.dim[4]) * vc_dtype_size(x->dtype) };
+    const rows r = { g, n, (size_t)(block.dim[3] * block.dim[4]) * vc_dtype_size(x->dtype) };
     vt_scope s = vt_scope_begin(g);
     vt_tensor *sent = vt_new(g, x->dtype, 5, block.dim);
     if (sent)
         VT_RUN(g, copy, sent, &block);
-    by_tokens(&r, in);
-    by_blocks(&r, out, true);
-    exchange(g, y, in, sent, out);
+    exchange(&r, y, sent, false, true);
     vt_scope_end(g, s, 0, NULL);
 }
 
 /* y [B,n,H,D] (+)= all heads of this process's tokens, from x [B,N,h,D] of each process, packed. */
-static void tokens_from(vt_ctx *g, vt_tensor *y, vt_tensor *x, int64_t tokens)
+static void tokens_from(vt_ctx *g, vt_tensor *y, vt_tensor *x, parts n)
 {
-    vc_piece in[MOST_PEERS], out[MOST_PEERS];
     vt_tensor block = blocks_of(y, g->peers->n);
-    const rows r = { g, tokens, (size_t)(block.dim[3] * block.dim[4]) * vc_dtype_size(x->dtype) };
+    const rows r = { g, n, (size_t)(block.dim[3] * block.dim[4]) * vc_dtype_size(x->dtype) };
     vt_scope s = vt_scope_begin(g);
     vt_tensor *got = vt_new(g, x->dtype, 5, block.dim);
-    by_blocks(&r, in, true);
-    by_tokens(&r, out);
-    exchange(g, got, in, x, out);
+    exchange(&r, got, x, true, true);
     if (got)
         VT_RUN(g, scale, &block, got, 1.0f);
     vt_scope_end(g, s, 0, NULL);
@@ -169,20 +224,41 @@ static bool right(vt_ctx *g, const char *op, vt_tensor *x, int nd, int64_t token
     return false;
 }
 
-static int64_t share(const vt_ctx *g)
+/* Part k alone. */
+static parts only(const vt_ctx *g, int k)
 {
-    return count_of(g, g->shared, own(g));
+    return (parts){ { shared_parts(g).n[k], 0 } };
+}
+
+static vt_tensor *own_tokens(vt_ctx *g, vt_tensor *x, parts p)
+{
+    vt_tensor *part[2];
+    int n = 0;
+    int64_t before = 0;
+    if (!vt_ok(g, "own_tokens", 1, &x) || !right(g, "own_tokens", x, 2, total(p)))
+        return NULL;
+    for (int k = 0; k < 2 && p.n[k]; k++) {
+        const int64_t first = before + first_of(g, p.n[k], own(g));
+        part[n++] = vt_slice(g, x, 1, first, first + count_of(g, p.n[k], own(g)));
+        before += p.n[k];
+    }
+    return vt_concat(g, 1, n, part);
 }
 
 vt_tensor *vt_own_tokens(vt_ctx *g, vt_tensor *x)
 {
-    if (!g->shared || !vt_ok(g, "own_tokens", 1, &x))
-        return g->shared ? NULL : x;
-    if (!right(g, "own_tokens", x, 2, g->shared))
-        return NULL;
-    int64_t first = vt_own_first(g);
-    vt_tensor *part = vt_slice(g, x, 1, first, first + share(g));
-    return vt_concat(g, 1, 1, &part);
+    return g->shared ? own_tokens(g, x, shared_parts(g)) : x;
+}
+
+vt_tensor *vt_own_part(vt_ctx *g, vt_tensor *x, int k)
+{
+    return g->shared ? own_tokens(g, x, only(g, k)) : x;
+}
+
+/* The parts that a node's op was given. */
+static parts parts_of(const vt_node *n)
+{
+    return (parts){ { n->i[0], n->i[1] } };
 }
 
 /* The gradient of vt_to_tokens: a tensor of its own is exchanged, since the gradient may hold
@@ -195,7 +271,7 @@ static void to_tokens_grad(vt_ctx *g, const vt_node *n)
     vt_scope s = vt_scope_begin(g);
     vt_tensor *y = vt_new(g, n->out->dtype, 4, n->in[0]->dim);
     if (y)
-        heads_from(g, y, n->out->grad, n->i[0]);
+        heads_from(g, y, n->out->grad, parts_of(n));
     if (y)
         VT_RUN(g, scale, dx, y, 1.0f);
     vt_scope_end(g, s, 0, NULL);
@@ -205,24 +281,26 @@ static void to_heads_grad(vt_ctx *g, const vt_node *n)
 {
     vt_tensor *dx = vt_grad(g, n->in[0]);
     if (dx)
-        tokens_from(g, dx, n->out->grad, n->i[0]);
+        tokens_from(g, dx, n->out->grad, parts_of(n));
 }
 
-static vt_tensor *record(vt_ctx *g, vt_tensor *y, const char *op, vt_grad_fn grad, vt_tensor *x)
+static vt_tensor *record(vt_ctx *g, vt_tensor *y, const char *op, vt_grad_fn grad, vt_tensor *x,
+                         parts p)
 {
     vt_node *node;
     y = vt_record(g, y, op, grad, 1, &x, 0, false, &node);
-    if (node)
-        node->i[0] = g->shared;
+    for (int k = 0; k < 2 && node; k++)
+        node->i[k] = p.n[k];
     return y;
 }
 
 vt_tensor *vt_to_heads(vt_ctx *g, vt_tensor *x)
 {
+    const parts of = shared_parts(g);
     if (!g->shared || !vt_ok(g, "to_heads", 1, &x))
         return g->shared ? NULL : x;
     int64_t p = g->peers->n;
-    if (!right(g, "to_heads", x, 4, share(g)))
+    if (!right(g, "to_heads", x, 4, share_of(g, of)))
         return NULL;
     if (x->dim[2] % p)
         return vt_fail(g, VC_EINVAL, "to_heads: %lld heads do not divide among %lld processes",
@@ -231,52 +309,68 @@ vt_tensor *vt_to_heads(vt_ctx *g, vt_tensor *x)
                                                        x->dim[3] });
     if (!y)
         return NULL;
-    heads_from(g, y, x, g->shared);
-    return record(g, y, "to_heads", to_heads_grad, x);
+    heads_from(g, y, x, of);
+    return record(g, y, "to_heads", to_heads_grad, x, of);
 }
 
 vt_tensor *vt_to_tokens(vt_ctx *g, vt_tensor *x)
 {
+    const parts of = shared_parts(g);
     if (!g->shared || !vt_ok(g, "to_tokens", 1, &x))
         return g->shared ? NULL : x;
     if (!right(g, "to_tokens", x, 4, g->shared) || !(x = vt_pack(g, x)))
         return NULL;
-    vt_tensor *y = vt_new(g, x->dtype, 4, (int64_t[]){ x->dim[0], share(g),
+    vt_tensor *y = vt_new(g, x->dtype, 4, (int64_t[]){ x->dim[0], share_of(g, of),
                                                        x->dim[2] * g->peers->n, x->dim[3] });
     if (!y)
         return NULL;
-    tokens_from(g, y, x, g->shared);
-    return record(g, y, "to_tokens", to_tokens_grad, x);
+    tokens_from(g, y, x, of);
+    return record(g, y, "to_tokens", to_tokens_grad, x, of);
 }
 
+/* dx [B,n,..] (+)= this process's tokens of dy [B,N,..]. */
 static void all_tokens_grad(vt_ctx *g, const vt_node *n)
 {
-    vt_tensor *dx = vt_grad(g, n->in[0]), dy = *n->out->grad;
-    if (!dx)
-        return;
-    int64_t first = first_of(g, n->i[0], own(g));
-    dy.dim[1] = dx->dim[1];
-    if (dy.data)
-        dy.data = (char *)dy.data + first * dy.stride[1] * (int64_t)vc_dtype_size(dy.dtype);
-    VT_RUN(g, scale, dx, &dy, 1.0f);
+    vt_tensor *dx = vt_grad(g, n->in[0]);
+    const parts p = parts_of(n);
+    int64_t from = 0, to = 0;
+    for (int k = 0; k < 2 && p.n[k] && dx; k++) {
+        vt_tensor dy = *n->out->grad, part = *dx;
+        const int64_t at = from + first_of(g, p.n[k], own(g));
+        dy.dim[1] = part.dim[1] = count_of(g, p.n[k], own(g));
+        if (dy.data)
+            dy.data = (char *)dy.data + at * dy.stride[1] * (int64_t)vc_dtype_size(dy.dtype);
+        if (part.data)
+            part.data = (char *)part.data + to * part.stride[1] *
+                        (int64_t)vc_dtype_size(part.dtype);
+        VT_RUN(g, scale, &part, &dy, 1.0f);
+        from += p.n[k];
+        to += part.dim[1];
+    }
+}
+
+static vt_tensor *all_tokens(vt_ctx *g, vt_tensor *x, parts p)
+{
+    int64_t dim[VT_DIMS];
+    if (!vt_ok(g, "all_tokens", 1, &x) || !right(g, "all_tokens", x, 2, share_of(g, p)) ||
+        !(x = vt_pack(g, x)))
+        return NULL;
+    memcpy(dim, x->dim, sizeof dim);
+    dim[1] = total(p);
+    vt_tensor *y = vt_new(g, x->dtype, x->nd, dim);
+    if (!y)
+        return NULL;
+    const rows r = { g, p, (size_t)x->stride[1] * vc_dtype_size(x->dtype) };
+    exchange(&r, y, x, false, false);
+    return record(g, y, "all_tokens", all_tokens_grad, x, p);
 }
 
 vt_tensor *vt_all_tokens(vt_ctx *g, vt_tensor *x)
 {
-    vc_piece in[MOST_PEERS], out[MOST_PEERS];
-    int64_t dim[VT_DIMS];
-    if (!g->shared || !vt_ok(g, "all_tokens", 1, &x))
-        return g->shared ? NULL : x;
-    if (!right(g, "all_tokens", x, 2, share(g)) || !(x = vt_pack(g, x)))
-        return NULL;
-    memcpy(dim, x->dim, sizeof dim);
-    dim[1] = g->shared;
-    vt_tensor *y = vt_new(g, x->dtype, x->nd, dim);
-    if (!y)
-        return NULL;
-    const rows r = { g, g->shared, (size_t)x->stride[1] * vc_dtype_size(x->dtype) };
-    by_tokens(&r, in);
-    by_blocks(&r, out, false);
-    exchange(g, y, in, x, out);
-    return record(g, y, "all_tokens", all_tokens_grad, x);
+    return g->shared ? all_tokens(g, x, shared_parts(g)) : x;
+}
+
+vt_tensor *vt_all_part(vt_ctx *g, vt_tensor *x, int k)
+{
+    return g->shared ? all_tokens(g, x, only(g, k)) : x;
 }

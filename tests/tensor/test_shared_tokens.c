@@ -17,7 +17,7 @@
 #include "common/tensor/ops.h"
 #include "tests/lib/ok.h"
 
-enum { MOST = 4, ROWS = 2, TOKENS = 13, HEADS = 12, HEAD = 8, WIDTH = HEADS * HEAD };
+enum { MOST = 4, ROWS = 2, TOKENS = 13, FIRST = 5, HEADS = 12, HEAD = 8, WIDTH = HEADS * HEAD };
 
 /* ---- processes ---- */
 
@@ -33,6 +33,7 @@ typedef struct process {
     size_t peak;
     int flags;
     bool broken;                 /* its exchanges fail */
+    bool parted;                 /* the sequence has two parts */
     int rc;
     vc_err err;
 } process;
@@ -77,18 +78,23 @@ static void *work(void *arg)
     return NULL;
 }
 
-static void team_run(team *t, int n, int flags, void (*run)(process *p))
+static void team_of(team *t, int n, int flags, bool parted, void (*run)(process *p))
 {
     pthread_t thread[MOST];
     *t = (team){ .n = n, .run = run };
     pthread_barrier_init(&t->meet, NULL, (unsigned)n);
     for (int r = 0; r < n; r++) {
-        t->p[r] = (process){ .all = t, .me = r, .flags = flags };
+        t->p[r] = (process){ .all = t, .me = r, .flags = flags, .parted = parted };
         assert_int_equal(pthread_create(&thread[r], NULL, work, &t->p[r]), 0);
     }
     for (int r = 0; r < n; r++)
         pthread_join(thread[r], NULL);
     pthread_barrier_destroy(&t->meet);
+}
+
+static void team_run(team *t, int n, int flags, void (*run)(process *p))
+{
+    team_of(t, n, flags, false, run);
 }
 
 static void team_free(team *t)
@@ -114,20 +120,46 @@ static vt_tensor *param(vt_ctx *g, int nd, const int64_t *dim, int seed)
     return t;
 }
 
+/* Shares x, whole or part by part. */
+static vt_tensor *own(process *p, vt_tensor *x)
+{
+    vt_ctx *g = p->g;
+    vt_tensor *part[2] = { vt_slice(g, x, 1, 0, FIRST), vt_slice(g, x, 1, FIRST, TOKENS) };
+    if (!p->parted) {
+        vt_share_tokens(g, TOKENS);
+        return vt_own_tokens(g, x);
+    }
+    vt_share_parts(g, FIRST, TOKENS - FIRST);
+    for (int k = 0; k < 2; k++)
+        part[k] = vt_own_part(g, part[k], k);
+    return vt_concat(g, 1, 2, part);
+}
+
+static vt_tensor *all(process *p, vt_tensor *x)
+{
+    vt_ctx *g = p->g;
+    const int64_t n = vt_own_count(g, 0, FIRST);
+    if (!p->parted || vt_failed(g))
+        return vt_all_tokens(g, x);
+    vt_tensor *part[2] = { vt_slice(g, x, 1, 0, n), vt_slice(g, x, 1, n, x->dim[1]) };
+    for (int k = 0; k < 2; k++)
+        part[k] = vt_all_part(g, part[k], k);
+    return vt_concat(g, 1, 2, part);
+}
+
 /* Every token's result depends on all tokens, and on parameters that differ by head. */
 static vt_tensor *layer(process *p)
 {
     vt_ctx *g = p->g;
     const int64_t heads[4] = { ROWS, -1, HEADS, HEAD }, flat[3] = { ROWS, -1, WIDTH };
     int64_t first, n;
-    vt_share_tokens(g, TOKENS);
+    vt_tensor *x = vt_reshape(g, own(p, p->x), 4, heads);
     n = vt_own_heads(g, HEADS, &first);
-    vt_tensor *x = vt_reshape(g, vt_own_tokens(g, p->x), 4, heads);
     vt_tensor *h = vt_to_heads(g, x);
     h = vt_mul(g, h, vt_slice(g, p->scale, 0, first, first + n));
     h = vt_attention(g, h, h, h, NULL);
     x = vt_add(g, vt_to_tokens(g, h), x);
-    return vt_all_tokens(g, vt_silu(g, vt_reshape(g, x, 3, flat)));
+    return all(p, vt_silu(g, vt_reshape(g, x, 3, flat)));
 }
 
 static void keep_grads(process *p)
@@ -143,8 +175,8 @@ static void keep_grads(process *p)
 static void step(process *p)
 {
     vt_ctx *g = p->g;
-    static const int64_t all[3] = { ROWS, TOKENS, WIDTH }, each[2] = { HEADS, HEAD };
-    p->x = param(g, 3, all, 1);
+    static const int64_t dim[3] = { ROWS, TOKENS, WIDTH }, each[2] = { HEADS, HEAD };
+    p->x = param(g, 3, dim, 1);
     p->scale = param(g, 2, each, 2);
     vt_step_begin(g, VT_RECORD | p->flags);
     vt_tensor *y = layer(p);
@@ -177,19 +209,20 @@ static void test_like_one(void **state)
             most = fmax(most, fabs((double)one.p[0].grad[k][i]));
         assert_true(most > 1e-3);
     }
-    for (int n = 2; n <= MOST; n++) {
-        team_run(&more, n, 0, step);
+    for (int k = 0; k < 2 * (MOST - 1); k++) {
+        const int n = 2 + k / 2;
+        team_of(&more, n, 0, k % 2, step);
         for (int r = 0; r < n; r++) {
             assert_ok(more.p[r].rc, &more.p[r].err);
             assert_true(more.p[r].loss == one.p[0].loss);
         }
-        for (int k = 0; k < 2; k++)
-            for (size_t i = 0; i < count[k]; i++) {
-                double sum = 0, want = (double)one.p[0].grad[k][i];
+        for (int j = 0; j < 2; j++)
+            for (size_t i = 0; i < count[j]; i++) {
+                double sum = 0, want = (double)one.p[0].grad[j][i];
                 for (int r = 0; r < n; r++)
-                    sum += (double)more.p[r].grad[k][i];
+                    sum += (double)more.p[r].grad[j][i];
                 if (fabs(sum - want) > 1e-6 * fmax(fabs(want), 1e-3))
-                    fail_msg("%d processes: gradient %d [%zu]: %.9g, of one %.9g", n, k, i, sum,
+                    fail_msg("%d processes: gradient %d [%zu]: %.9g, of one %.9g", n, j, i, sum,
                              want);
             }
         team_free(&more);
