@@ -21,6 +21,11 @@ int64_t vtrain_runs(const vtrain *t)
     return t->cfg.gradient_accumulation_steps * vtrain_dp_groups(t);
 }
 
+int64_t vtrain_least_rows(const vtrain *t)
+{
+    return t->model.family->two_parts ? t->cfg.sp : 1;
+}
+
 int64_t vtrain_parts(const vtrain *t)
 {
     return t->samples.span[t->samples.n_spans - 1].batch / t->cfg.train_batch_size;

@@ -82,6 +82,8 @@ bool vtrain_leads(const vtrain *t);
  * this rank's group. */
 int vtrain_dp_groups(const vtrain *t);
 int vtrain_dp_group(const vtrain *t);
+/* The fewest rows of a text in a batch: where ranks share a text, each has one. */
+int64_t vtrain_least_rows(const vtrain *t);
 /* Numbers of a step's parts over all ranks, of a micro-batch's parts, and of a step's micro-batches
  * (divide.c). */
 int64_t vtrain_runs(const vtrain *t);

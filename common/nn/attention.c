@@ -61,8 +61,7 @@ vt_tensor *nn_project(vt_ctx *g, vt_tensor *x, const vt_lin *l, const nn_norm *n
     return nn_in_heads(g, vt_linear(g, x, l), norm, h);
 }
 
-/* o [B,N,H,HEAD] as [B,N,D]: all heads of a token lie in one row. */
-static vt_tensor *flat(vt_ctx *g, vt_tensor *o)
+vt_tensor *nn_all_heads(vt_ctx *g, vt_tensor *o)
 {
     if (!o)
         return NULL;
@@ -72,7 +71,7 @@ static vt_tensor *flat(vt_ctx *g, vt_tensor *o)
 
 static vt_tensor *attend(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, vt_tensor *kv_len)
 {
-    return flat(g, vt_attention(g, q, k, v, &(vt_attn){ .kv_len = kv_len }));
+    return nn_all_heads(g, vt_attention(g, q, k, v, &(vt_attn){ .kv_len = kv_len }));
 }
 
 vt_tensor *nn_attend(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, vt_tensor *kv_len,
@@ -80,6 +79,16 @@ vt_tensor *nn_attend(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, vt_ten
 {
     vt_tensor *o = attend(g, q, k, v, kv_len);
     return out ? vt_linear(g, o, out) : o;
+}
+
+vt_tensor *nn_attend_shared(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v,
+                            vt_tensor *kv_len)
+{
+    q = vt_to_heads(g, q);
+    k = vt_to_heads(g, k);
+    v = vt_to_heads(g, v);
+    vt_tensor *o = vt_attention(g, q, k, v, &(vt_attn){ .kv_len = kv_len });
+    return nn_all_heads(g, vt_to_tokens(g, o));
 }
 
 /* This process's rows of a table [B*N,W] of a shared sequence of N tokens. */
@@ -90,15 +99,17 @@ static vt_tensor *own_of_all(vt_ctx *g, vt_tensor *table, int64_t tokens)
     return own ? vt_reshape(g, own, 2, (int64_t[]){ own->dim[0] * own->dim[1], width }) : NULL;
 }
 
-/* h for this process's tokens of a shared sequence: their rows of the tables, which may have rows
- * of their own for each row of the batch. */
-static nn_heads own_rows(vt_ctx *g, const nn_heads *h)
+/* The tables may have rows of their own for each row of the batch, and may cover the sequence's
+ * first part or both. */
+nn_heads nn_own_heads(vt_ctx *g, const nn_heads *h)
 {
     nn_heads own = *h;
     const int64_t all = vt_shared_tokens(g);
+    int64_t first_part, second_part;
     if (!all || !h->cos || !h->sin)
         return own;
-    if (h->cos->dim[0] > all) {
+    vt_shared_parts(g, &first_part, &second_part);
+    if (h->cos->dim[0] > all || (second_part && h->cos->dim[0] > first_part)) {
         own.cos = own_of_all(g, h->cos, all);
         own.sin = own_of_all(g, h->sin, all);
         return own;
@@ -114,11 +125,10 @@ static nn_heads own_rows(vt_ctx *g, const nn_heads *h)
 vt_tensor *nn_heads_attention(vt_ctx *g, vt_tensor *x, const nn_attention *w, const nn_heads *h,
                               vt_tensor *kv_len)
 {
-    const nn_heads own = own_rows(g, h);
-    vt_tensor *q = vt_to_heads(g, nn_project(g, x, &w->q, &w->norm_q, &own));
-    vt_tensor *k = vt_to_heads(g, nn_project(g, x, &w->k, &w->norm_k, &own));
-    vt_tensor *v = vt_to_heads(g, nn_project(g, x, &w->v, NULL, &own));
-    return flat(g, vt_to_tokens(g, vt_attention(g, q, k, v, &(vt_attn){ .kv_len = kv_len })));
+    const nn_heads own = nn_own_heads(g, h);
+    vt_tensor *q = nn_project(g, x, &w->q, &w->norm_q, &own);
+    vt_tensor *k = nn_project(g, x, &w->k, &w->norm_k, &own);
+    return nn_attend_shared(g, q, k, nn_project(g, x, &w->v, NULL, &own), kv_len);
 }
 
 vt_tensor *nn_gated_out(vt_ctx *g, vt_tensor *o, vt_tensor *x, const nn_attention *w,
@@ -129,7 +139,7 @@ vt_tensor *nn_gated_out(vt_ctx *g, vt_tensor *o, vt_tensor *x, const nn_attentio
     const int64_t *d = o->dim, one[4] = { d[0], d[1], heads, 1 };
     vt_tensor *gate = vt_scale(g, vt_sigmoid(g, vt_linear(g, x, &w->gate)), 2);
     vt_tensor *y = vt_mul(g, in_parts(g, o, heads, d[2]), vt_reshape(g, gate, 4, one));
-    return vt_linear(g, flat(g, y), &w->out);
+    return vt_linear(g, nn_all_heads(g, y), &w->out);
 }
 
 vt_tensor *nn_self_attention(vt_ctx *g, vt_tensor *x, const nn_attention *w, const nn_heads *h,
@@ -141,14 +151,14 @@ vt_tensor *nn_self_attention(vt_ctx *g, vt_tensor *x, const nn_attention *w, con
 vt_tensor *nn_halves_attention(vt_ctx *g, vt_tensor *x, const nn_attention *w, const nn_heads *h,
                                vt_tensor *kv_len)
 {
-    const nn_heads plain = { h->n, h->eps, NULL, NULL, 0 }, own = own_rows(g, h);
+    const nn_heads plain = { h->n, h->eps, NULL, NULL, 0 }, own = nn_own_heads(g, h);
     vt_tensor *q = nn_project(g, x, &w->q, &w->norm_q, &plain);
     vt_tensor *k = nn_project(g, x, &w->k, &w->norm_k, &plain);
     vt_tensor *v = vt_to_heads(g, nn_project(g, x, &w->v, NULL, &plain));
     q = vt_to_heads(g, nn_rotate_halves(g, q, own.cos, own.sin));
     k = vt_to_heads(g, nn_rotate_halves(g, k, own.cos, own.sin));
     vt_tensor *o = vt_to_tokens(g, vt_attention(g, q, k, v, &(vt_attn){ .kv_len = kv_len }));
-    return nn_gated_out(g, flat(g, o), x, w, h->n);
+    return nn_gated_out(g, nn_all_heads(g, o), x, w, h->n);
 }
 
 vt_tensor *nn_cross_attention(vt_ctx *g, vt_tensor *x, vt_tensor *text, const nn_attention *w,
@@ -160,6 +170,19 @@ vt_tensor *nn_cross_attention(vt_ctx *g, vt_tensor *x, vt_tensor *text, const nn
     return nn_gated_out(g, attend(g, q, k, v, kv_len), x, w, h->n);
 }
 
+/* The rows of h's tables for this process's tokens of part k of a shared sequence. */
+static nn_heads own_part(vt_ctx *g, const nn_heads *h, int k)
+{
+    nn_heads own = *h;
+    if (!vt_shared_tokens(g) || !h->cos || !h->sin)
+        return own;
+    const int64_t tokens = h->cos->dim[0], n = vt_own_count(g, k, tokens);
+    const int64_t first = vt_part_first(g, k);
+    own.cos = vt_slice(g, h->cos, 0, first, first + n);
+    own.sin = vt_slice(g, h->sin, 0, first, first + n);
+    return own;
+}
+
 /* A stream that the block does not change needs no queries: no one would read their results. */
 void nn_joint_attention(vt_ctx *g, const nn_stream s[2], vt_tensor *kv_len, vt_tensor *out[2])
 {
@@ -168,13 +191,14 @@ void nn_joint_attention(vt_ctx *g, const nn_stream s[2], vt_tensor *kv_len, vt_t
     int asking = 0;
     for (int i = 0; i < 2; i++) {
         const nn_attention *w = s[i].w;
+        const nn_heads own = own_part(g, s[i].heads, i);
         if (w->out.w)
-            q[asking++] = nn_project(g, s[i].x, &w->q, &w->norm_q, s[i].heads);
-        k[i] = nn_project(g, s[i].x, &w->k, &w->norm_k, s[i].heads);
-        v[i] = nn_project(g, s[i].x, &w->v, NULL, s[i].heads);
+            q[asking++] = nn_project(g, s[i].x, &w->q, &w->norm_q, &own);
+        k[i] = nn_project(g, s[i].x, &w->k, &w->norm_k, &own);
+        v[i] = nn_project(g, s[i].x, &w->v, NULL, &own);
     }
-    vt_tensor *o = attend(g, asking > 1 ? vt_concat(g, 1, 2, q) : q[0], vt_concat(g, 1, 2, k),
-                          vt_concat(g, 1, 2, v), kv_len);
+    vt_tensor *o = nn_attend_shared(g, asking > 1 ? vt_concat(g, 1, 2, q) : q[0],
+                                    vt_concat(g, 1, 2, k), vt_concat(g, 1, 2, v), kv_len);
     for (int i = 0; i < 2; i++) {
         out[i] = NULL;
         if (!o || !s[i].w->out.w)

@@ -46,6 +46,14 @@ vt_tensor *nn_gated_out(vt_ctx *g, vt_tensor *o, vt_tensor *x, const nn_attentio
  * linear layer: [B,N,D]. kv_len is vt_attention's. out NULL: there is no linear layer. */
 vt_tensor *nn_attend(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, vt_tensor *kv_len,
                      const vt_lin *out);
+/* o [B,N,heads,HEAD] as [B,N,D]: all heads of a token lie in one row. */
+vt_tensor *nn_all_heads(vt_ctx *g, vt_tensor *o);
+/* Puts projected queries, keys and values, of this process's tokens of a shared sequence, through
+ * attention: [B,N,D]. kv_len is that of all tokens. */
+vt_tensor *nn_attend_shared(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v,
+                            vt_tensor *kv_len);
+/* h with the tables of this process's tokens, where processes share the sequence. */
+nn_heads nn_own_heads(vt_ctx *g, const nn_heads *h);
 /* Does both for one sequence x [B,N,D] that attends to itself. Where processes share the sequence
  * (common/tensor/exchange.h), x has this process's tokens, h and kv_len are those of the whole
  * sequence, each row of the batch has the same tables, and the number of processes divides
@@ -75,7 +83,9 @@ typedef struct nn_stream {
 } nn_stream;
 /* In joint attention (Esser et al. 2024, section 4) the queries of each stream see the keys of
  * both. out[i] [B,N,D] is stream i's result, or NULL where its w->out.w is. The keys of s[0] come
- * first: a text whose padding kv_len leaves out is s[1]. */
+ * first: a text whose padding kv_len leaves out is s[1]. Where processes share a sequence of two
+ * parts, x has this process's tokens of part 0 and of part 1, both ask, and heads and kv_len are
+ * those of all tokens. */
 void nn_joint_attention(vt_ctx *g, const nn_stream s[2], vt_tensor *kv_len, vt_tensor *out[2]);
 
 #endif

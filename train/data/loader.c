@@ -243,6 +243,7 @@ static int make_text(vtrain_loader *l, vtrain_text *t, const vtrain_slot *s, siz
     for (uint32_t i = 0; i < l->d->n_groups; i++)
         if (n < l->d->group[i].segments * s->max_length)
             n = l->d->group[i].segments * s->max_length;
+    n = n < l->o.least_rows ? l->o.least_rows : n;
     size_t row = (size_t)(n * s->width) * sizeof *t->embeds;
     int rc = 0;
 

@@ -46,6 +46,7 @@ typedef struct vtrain_loader_opts {
     bool held_out;               /* makes one pass over the held-out samples instead: batches of one
                                   * group, in list order; no dropout, first captions, clean
                                   * images */
+    int64_t least_rows;          /* of a text that has states; 0: 1 */
     bool full_texts;             /* all batches of a bucket have texts of one length, the longest
                                   * that it can have, so that a token's place in a sequence of text
                                   * and clip does not depend on the other samples */

@@ -223,7 +223,7 @@ static int64_t least_rows(const vtrain_loader *l, const vtrain_group *g, int i)
     if (!g->segments && s->rows)
         return s->rows;
     if (!l->o.full_texts)
-        return 1;
+        return l->o.least_rows > 1 ? l->o.least_rows : 1;
     return i == 0 && g->text_rows ? g->text_rows
            : s->max_length * (g->segments ? g->segments : 1);
 }

@@ -105,30 +105,60 @@ void vtrain_dit_close(void *model)
 
 /* ---- forward ---- */
 
+/* Whether each process runs the block whole where the sequence is shared. */
+static bool is_whole(const layer *l)
+{
+    const vtrain_family *f = l->model->family;
+    return l->kind - f->blocks < f->whole_kinds;
+}
+
+/* Backward runs blocks again, in another order: each says what is shared in it. */
 static void run_layer(vt_ctx *g, const void *arg, vt_tensor *const *in, vt_tensor **out)
 {
     const layer *l = arg;
+    const bool whole = is_whole(l);
+    vt_share_parts(g, whole ? 0 : l->model->part[0], whole ? 0 : l->model->part[1]);
     l->kind->run(g, l->model, l->weights, in, out);
+}
+
+/* Processes share the sequence from now on: s keeps their own tokens. */
+static void share(vt_ctx *g, vtrain_dit *m, vt_tensor **s)
+{
+    const int n = m->family->two_parts && s[1] ? 2 : 1;
+    for (int k = 0; k < n && s[k]; k++)
+        m->part[k] = s[k]->dim[1];
+    vt_share_parts(g, m->part[0], m->part[1]);
+    for (int k = 0; k < n; k++)
+        s[k] = vt_own_part(g, s[k], k);
+}
+
+/* Prepares s for a block: the first one of its kind, or the first one that shares the sequence. */
+static void enter(vt_ctx *g, vtrain_dit *m, const layer *l, bool shared, vt_scope scope,
+                  vt_tensor **s)
+{
+    if (l->kind->enter && (l == m->layer || l[-1].kind != l->kind))
+        l->kind->enter(g, m, s);
+    if (!shared || m->part[0] || is_whole(l))
+        return;
+    share(g, m, s);
+    vt_scope_end(g, scope, VT_BLOCK_IO, s);
 }
 
 vt_tensor *vtrain_dit_forward(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor **sound)
 {
-    const vtrain_dit *m = model;
+    vtrain_dit *m = model;
     const vtrain_family *f = m->family;
     vt_tensor *s[VT_BLOCK_IO] = { NULL };
     if (vt_failed(g))
         return NULL;
     vt_scope scope = vt_scope_begin(g);        /* its end frees all tensors but those in s */
     vt_share_tokens(g, 0);
+    m->part[0] = m->part[1] = 0;
     f->embed(g, model, in, s);
-    if (in->shared && s[0])
-        vt_share_tokens(g, s[0]->dim[1]);
-    s[0] = vt_own_tokens(g, s[0]);
     vt_scope_end(g, scope, VT_BLOCK_IO, s);
     for (int i = 0; i < m->n_layers && !vt_failed(g); i++) {
         const layer *l = &m->layer[i];
-        if (l->kind->enter && (!i || l[-1].kind != l->kind))
-            l->kind->enter(g, m, s);
+        enter(g, m, l, in->shared, scope, s);
         const vt_block b = { run_layer, l, l->kind->n_in, l->kind->n_out, i };
         vt_run_block(g, &b, i < in->recompute.blocks ? in->recompute.how : VT_KEEP, s, s);
         vt_scope_end(g, scope, VT_BLOCK_IO, s);
@@ -227,6 +257,16 @@ vt_tensor *vtrain_picture_tokens(vt_ctx *g, const vtrain_in *in, const int side[
     for (; n <= VC_REFERENCES && in->cond[VC_ROLE_REFERENCE + n - 1]; n++)
         part[n] = nn_patches(g, in->cond[VC_ROLE_REFERENCE + n - 1], side);
     return n > 1 ? vt_concat(g, 1, n, part) : part[0];
+}
+
+vt_tensor *vtrain_noisy_begin(vt_ctx *g, vt_tensor *x, int64_t noisy)
+{
+    return vt_slice(g, x, 1, 0, vt_own_count(g, 0, noisy));
+}
+
+vt_tensor *vtrain_noisy_end(vt_ctx *g, vt_tensor *y, int64_t noisy)
+{
+    return vt_shared_tokens(g) ? vt_slice(g, vt_all_part(g, y, 0), 1, 0, noisy) : y;
 }
 
 bool vtrain_check_pooled(vt_ctx *g, const vtrain_cond *text, int64_t width)

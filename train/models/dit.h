@@ -111,10 +111,12 @@ typedef struct vtrain_fit {
     int64_t embeds[2];                        /* rows and width of a VC_VALUE_EMBEDS among the
                                                * roles; rows 0: any number, equal in all samples */
     int blocks;                               /* number of the model's blocks */
-    int64_t heads;                            /* of the blocks' attention, where vtrain_in.shared is
-                                               * possible: the tokens of s[0] are the sequence, and
-                                               * blocks mix them by nn_self_attention alone; 0: it
-                                               * is not possible */
+    int64_t heads;                            /* of the blocks' attention, or of its keys if these
+                                               * are fewer, where vtrain_in.shared is possible: the
+                                               * tokens of s[0] are the sequence, or those of s[0]
+                                               * and s[1] its parts, and blocks mix them by
+                                               * nn_self_attention or nn_joint_attention alone; 0:
+                                               * it is not possible */
     int sound;                                /* numbers of a latent frame of sound that the model
                                                * is given with each clip; 0: it has no sound */
     size_t held;                              /* bytes of memory that the model holds beside its
@@ -226,6 +228,11 @@ struct vtrain_family {
      * prediction [B,C,f,h,w] of s, in the compute type. */
     void (*embed)(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO]);
     vtrain_blocks blocks[VTRAIN_KINDS];       /* a NULL prefix ends them */
+    /* Where processes share the sequence: the number of kinds that come before it is shared, so
+     * that each process runs these blocks whole; and whether s[0] and s[1] are the sequence's parts
+     * when it is. */
+    int whole_kinds;
+    bool two_parts;
     vt_tensor *(*head)(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s);
     /* The prediction of in->sound, of models with sound. */
     vt_tensor *(*sound_head)(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s);
@@ -288,6 +295,8 @@ typedef struct vtrain_dit {
     int64_t sizes[VTRAIN_SIZES];              /* sizes[k] is the size -k of the weight tables */
     struct vtrain_layer *layer;               /* [n_layers]: the blocks of all kinds */
     int n_layers;
+    int64_t part[2];                          /* of the sequence that processes share, since the
+                                               * last forward; 0, 0: none */
 } vtrain_dit;
 
 /* Makes the model that config describes and binds all its weights from src into p. *model is NULL
@@ -311,6 +320,12 @@ int vtrain_block_of(const void *model, const void *weights);
 vt_tensor *vtrain_join(vt_ctx *g, const vtrain_in *in, unsigned roles, int64_t masks);
 /* The tokens of in->x, and behind them those of each reference picture that the batch has. */
 vt_tensor *vtrain_picture_tokens(vt_ctx *g, const vtrain_in *in, const int side[3]);
+/* The noisy tokens of a sequence x [B,N,D] that begins with `noisy` of them, for a head of layers
+ * that work on each token alone: where processes share the sequence, all tokens of this process in
+ * its first part, so that each has some and reads the head's weights. end makes the noisy tokens of
+ * the head's result. */
+vt_tensor *vtrain_noisy_begin(vt_ctx *g, vt_tensor *x, int64_t noisy);
+vt_tensor *vtrain_noisy_end(vt_ctx *g, vt_tensor *y, int64_t noisy);
 /* The number of keys of each row, i32 [B], as kv_len of vt_attention: `before` tokens and the row's
  * text without padding. NULL: no row has padding. */
 vt_tensor *vtrain_key_lengths(vt_ctx *g, const vtrain_cond *text, int64_t before);

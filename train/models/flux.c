@@ -140,7 +140,7 @@ static void flux_fit(const void *model, vtrain_fit *fit)
                          .mode = fills(m) ? VC_MODE_INPAINT : VC_MODE_NORMAL,
                          .mult = { 1, SIDE, SIDE }, .guidance = m->guidance,
                          .sample_guidance = !m->guidance ? 1 : fills(m) ? FILL_GUIDANCE : 0,
-                         .blocks = (int)(m->dual + m->single) };
+                         .blocks = (int)(m->dual + m->single), .heads = m->heads };
 }
 
 /* FLUX.1-dev was trained with a shift that follows from the number of tokens, schnell without. */
@@ -295,8 +295,9 @@ static void single_block(vt_ctx *g, const void *model, const void *weights, vt_t
 static vt_tensor *flux_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
 {
     const flux *m = model;
-    vt_tensor *x = vt_slice(g, s[m->single ? JOINED : X], 1, 0, m->picture);
+    vt_tensor *x = vtrain_noisy_begin(g, s[m->single ? JOINED : X], m->picture);
     x = nn_flux_head(g, x, s[E], &m->w.mod_out, &m->w.proj_out);
+    x = vtrain_noisy_end(g, x, m->picture);
     return vt_unpatchify(g, x, in->x->dim + 1, 1, SIDE, SIDE, VT_C_FIRST);
 }
 
@@ -307,7 +308,7 @@ const vtrain_family vtrain_flux = {
     .time = VTRAIN_TIME_LEVEL,
     .size = sizeof(flux), .weights = offsetof(flux, w), .table = model_table,
     .read = flux_read, .fit = flux_fit, .prepare = flux_prepare, .embed = flux_embed,
-    .head = flux_head,
+    .two_parts = true, .head = flux_head,
     .blocks = { { "transformer_blocks.%d.", nn_dual_table, sizeof(nn_dual_weights), N_IN, 2,
                   dual_block, NULL },
                 { "single_transformer_blocks.%d.", nn_single_table, sizeof(nn_single_weights), N_IN,

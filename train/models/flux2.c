@@ -165,7 +165,7 @@ static void flux2_fit(const void *model, vtrain_fit *fit)
                          .references = ((1u << VC_REFERENCES) - 1) << VC_ROLE_REFERENCE,
                          .mult = { 1, 1, 1 }, .guidance = m->guidance,
                          .sample_guidance = m->distilled && !m->guidance,
-                         .blocks = (int)(m->dual + m->single) };
+                         .blocks = (int)(m->dual + m->single), .heads = m->heads };
 }
 
 /* Without a scheduler's file the shift follows from the number of tokens, as that of FLUX.1. */
@@ -330,14 +330,15 @@ static void single_block(vt_ctx *g, const void *model, const void *weights, vt_t
     const flux2 *m = model;
     const single_weights *w = weights;
     const int64_t d = m->heads * m->head;
-    const nn_heads heads = { m->heads, EPS, in[MADE + COS], in[MADE + SIN], 0 };
+    const nn_heads all = { m->heads, EPS, in[MADE + COS], in[MADE + SIN], 0 };
+    const nn_heads heads = nn_own_heads(g, &all);
     vt_tensor *x = in[JOINED], *mod[SINGLE_MOD], *y[2];
     vt_chunk(g, in[MOD], 1, SINGLE_MOD, mod);
     vt_tensor *h = vt_linear(g, modulated(g, x, mod, ATTENTION), &w->in);
     vt_tensor *q = nn_in_heads(g, vt_slice(g, h, 2, 0, d), &w->norm_q, &heads);
     vt_tensor *k = nn_in_heads(g, vt_slice(g, h, 2, d, 2 * d), &w->norm_k, &heads);
     vt_tensor *v = nn_in_heads(g, vt_slice(g, h, 2, 2 * d, 3 * d), NULL, &heads);
-    y[0] = nn_attend(g, q, k, v, NULL, NULL);
+    y[0] = nn_attend_shared(g, q, k, v, NULL);
     y[1] = h ? swiglu(g, vt_slice(g, h, 2, 3 * d, h->dim[2])) : NULL;
     h = vt_linear(g, vt_concat(g, 2, 2, y), &w->out);
     out[JOINED] = vt_gated_add(g, x, h, mod[ATTENTION + 2]);
@@ -346,8 +347,9 @@ static void single_block(vt_ctx *g, const void *model, const void *weights, vt_t
 static vt_tensor *flux2_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
 {
     const flux2 *m = model;
-    vt_tensor *x = vt_slice(g, s[JOINED], 1, 0, m->noisy);
+    vt_tensor *x = vtrain_noisy_begin(g, s[JOINED], m->noisy);
     x = nn_flux_head(g, x, s[E], &m->w.mod_out, &m->w.proj_out);
+    x = vtrain_noisy_end(g, x, m->noisy);
     return vt_unpatchify(g, x, in->x->dim + 1, 1, 1, 1, VT_C_FIRST);
 }
 
@@ -434,7 +436,7 @@ const vtrain_family vtrain_flux2 = {
     .text_args = { "encoder_hidden_states" }, .layout = VTRAIN_TOKENS, .time = VTRAIN_TIME_LEVEL,
     .size = sizeof(flux2), .weights = offsetof(flux2, w), .table = model_table,
     .read = flux2_read, .fit = flux2_fit, .prepare = flux2_prepare, .embed = flux2_embed,
-    .head = flux2_head,
+    .two_parts = true, .head = flux2_head,
     .blocks = { { "transformer_blocks.%d.", dual_table, sizeof(dual_weights), N_IN, 2, dual_block,
                   NULL },
                 { "single_transformer_blocks.%d.", single_table, sizeof(single_weights), N_IN, 1,

@@ -14,6 +14,7 @@
 #include "common/nn/attention.h"
 #include "common/nn/embeddings.h"
 #include "common/nn/positions.h"
+#include "common/tensor/exchange.h"
 #include "formats/json/config.h"
 #include "train/models/dit.h"
 
@@ -170,7 +171,8 @@ static void krea2_fit(const void *model, vtrain_fit *fit)
     const krea2 *m = model;
     *fit = (vtrain_fit){ .channels = (int)(m->token / (SIDE * SIDE)), .n_texts = 1,
                          .text_width = { m->taps * m->text }, .mult = { 1, SIDE, SIDE },
-                         .blocks = (int)(m->layerwise + m->refiners + m->layers) };
+                         .blocks = (int)(m->layerwise + m->refiners + m->layers),
+                         .heads = m->kv_heads };
 }
 
 /* The schedule of the released model. */
@@ -290,10 +292,13 @@ static vt_tensor *attend(vt_ctx *g, vt_tensor *x, const block_weights *w, const 
     const nn_heads few = { kv_heads, heads->eps, heads->cos, heads->sin, 0 };
     const nn_norm norm_q = { whole(g, w->attn.norm_q.w, unit), NULL };
     const nn_norm norm_k = { whole(g, w->attn.norm_k.w, unit), NULL };
-    vt_tensor *q = nn_project(g, x, &w->attn.q, &norm_q, heads);
-    vt_tensor *k = repeat(g, nn_project(g, x, &w->attn.k, &norm_k, &few), heads->n / kv_heads);
-    vt_tensor *v = repeat(g, nn_project(g, x, &w->attn.v, NULL, &few), heads->n / kv_heads);
-    vt_tensor *o = nn_attend(g, q, k, v, keys, NULL);
+    vt_tensor *q = vt_to_heads(g, nn_project(g, x, &w->attn.q, &norm_q, heads));
+    vt_tensor *k = vt_to_heads(g, nn_project(g, x, &w->attn.k, &norm_k, &few));
+    vt_tensor *v = vt_to_heads(g, nn_project(g, x, &w->attn.v, NULL, &few));
+    k = repeat(g, k, heads->n / kv_heads);
+    v = repeat(g, v, heads->n / kv_heads);
+    vt_tensor *o = vt_attention(g, q, k, v, &(vt_attn){ .kv_len = keys });
+    o = nn_all_heads(g, vt_to_tokens(g, o));
     return vt_linear(g, vt_mul(g, o, vt_sigmoid(g, vt_linear(g, x, &w->open))), &w->attn.out);
 }
 
@@ -331,7 +336,8 @@ static void joined_block(vt_ctx *g, const void *model, const void *weights, vt_t
     const krea2 *m = model;
     const block_weights *w = weights;
     vt_tensor *const *made = in + MADE, *e[MODS], *x = in[X];
-    const nn_heads heads = { m->heads, (float)m->eps, made[COS], made[SIN], 0 };
+    const nn_heads all = { m->heads, (float)m->eps, made[COS], made[SIN], 0 };
+    const nn_heads heads = nn_own_heads(g, &all);
     nn_chunk(g, vt_add(g, in[MOD], w->table), MODS, e);
     vt_tensor *h = vt_rms_norm_modulate(g, x, whole(g, w->norm[0], made[UNIT]), e[1], e[0],
                                         heads.eps);
@@ -370,10 +376,10 @@ static vt_tensor *krea2_head(vt_ctx *g, void *model, const vtrain_in *in, vt_ten
     for (int i = 0; i < 2; i++)
         mod[i] = vt_add(g, e, vt_slice(g, m->w.table, 0, i, i + 1));
     vt_tensor *norm = whole(g, m->w.norm_out, s[MADE + UNIT]);
-    vt_tensor *x = vt_slice(g, s[X], 1, 0, m->picture);
+    vt_tensor *x = vtrain_noisy_begin(g, s[X], m->picture);
     x = vt_rms_norm_modulate(g, x, norm, mod[1], mod[0], (float)m->eps);
-    return vt_unpatchify(g, vt_linear(g, x, &m->w.proj_out), in->x->dim + 1, 1, SIDE, SIDE,
-                         VT_C_FIRST);
+    x = vtrain_noisy_end(g, vt_linear(g, x, &m->w.proj_out), m->picture);
+    return vt_unpatchify(g, x, in->x->dim + 1, 1, SIDE, SIDE, VT_C_FIRST);
 }
 
 /* The first authors' names of modules, which ComfyUI and ai-toolkit have too. */
@@ -408,7 +414,7 @@ const vtrain_family vtrain_krea2 = {
     .text_args = { "encoder_hidden_states" }, .layout = VTRAIN_TOKENS, .time = VTRAIN_TIME_LEVEL,
     .size = sizeof(krea2), .weights = offsetof(krea2, w), .table = model_table,
     .read = krea2_read, .fit = krea2_fit, .prepare = krea2_prepare, .embed = krea2_embed,
-    .head = krea2_head,
+    .head = krea2_head, .whole_kinds = 2,
     .blocks = { { "text_fusion.layerwise_blocks.%d.", text_table, sizeof(block_weights), N_IN, 1,
                   layerwise_block, NULL },
                 { "text_fusion.refiner_blocks.%d.", text_table, sizeof(block_weights), N_IN, 1,

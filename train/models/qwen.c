@@ -13,6 +13,7 @@
 #include "common/nn/embeddings.h"
 #include "common/nn/joint_block.h"
 #include "common/nn/positions.h"
+#include "common/tensor/exchange.h"
 #include "formats/json/config.h"
 #include "train/models/dit.h"
 
@@ -133,7 +134,8 @@ static void qwen_fit(const void *model, vtrain_fit *fit)
     const qwen *m = model;
     *fit = (vtrain_fit){ .channels = (int)m->out_channels, .n_texts = 1, .text_width = { m->text },
                          .references = ((1u << VC_REFERENCES) - 1) << VC_ROLE_REFERENCE,
-                         .mult = { 1, PATCH, PATCH }, .blocks = (int)m->layers };
+                         .mult = { 1, PATCH, PATCH }, .blocks = (int)m->layers,
+                         .heads = m->heads };
 }
 
 /* The schedule of the released model. */
@@ -265,7 +267,8 @@ static void block(vt_ctx *g, const void *model, const void *weights, vt_tensor *
     vt_tensor *const *made = in + MADE;
     const nn_times t = { .e = in[E] };
     /* the picture is the group in front, with the time, and references have the time 0 */
-    const nn_times split = { .e = in[E_0], .clean = in[E], .split = m->picture };
+    const nn_times split = { .e = in[E_0], .clean = in[E],
+                             .split = vt_own_before(g, m->picture) };
     const nn_heads heads[2] = { { m->heads, EPS, made[COS], made[SIN], 0 },
                                 { m->heads, EPS, made[TEXT_COS], made[TEXT_SIN], 0 } };
     nn_joint_block(g, in + X, (const nn_times[2]){ in[E_0] ? split : t, t }, w->stream, heads,
@@ -276,11 +279,11 @@ static vt_tensor *qwen_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tens
 {
     const qwen *m = model;
     const model_weights *w = &m->w;
-    vt_tensor *e[2], *noisy = vt_slice(g, s[X], 1, 0, m->picture);
+    vt_tensor *e[2], *noisy = vtrain_noisy_begin(g, s[X], m->picture);
     vt_chunk(g, nn_modulation(g, s[E], &w->mod_out, 2), 1, 2, e);
     vt_tensor *x = vt_layer_norm_modulate(g, noisy, NULL, NULL, e[1], e[0], EPS);
-    return vt_unpatchify(g, vt_linear(g, x, &w->proj_out), in->x->dim + 1, 1, PATCH, PATCH,
-                         VT_C_FIRST);
+    x = vtrain_noisy_end(g, vt_linear(g, x, &w->proj_out), m->picture);
+    return vt_unpatchify(g, x, in->x->dim + 1, 1, PATCH, PATCH, VT_C_FIRST);
 }
 
 const vtrain_family vtrain_qwen = {
@@ -290,7 +293,7 @@ const vtrain_family vtrain_qwen = {
     .read = qwen_read, .fit = qwen_fit, .prepare = qwen_prepare, .embed = qwen_embed,
     .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 2, block,
                   NULL } },
-    .head = qwen_head,
+    .two_parts = true, .head = qwen_head,
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
     .flow_shift = 1, .logit_mean = 0, .logit_std = 1, .schedule = qwen_schedule,
     .posterior_mean = true, .bf16 = true, .renormalised = true,

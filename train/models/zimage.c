@@ -163,7 +163,8 @@ static void zimage_fit(const void *model, vtrain_fit *fit)
 {
     const zimage *m = model;
     *fit = (vtrain_fit){ .channels = (int)m->channels, .n_texts = 1, .text_width = { m->text },
-                         .mult = { 1, SIDE, SIDE }, .blocks = (int)(2 * m->refiners + m->layers) };
+                         .mult = { 1, SIDE, SIDE }, .blocks = (int)(2 * m->refiners + m->layers),
+                         .heads = m->heads };
 }
 
 /* ---- prepare ---- */
@@ -424,9 +425,10 @@ static vt_tensor *zimage_head(vt_ctx *g, void *model, const vtrain_in *in, vt_te
 {
     const zimage *m = model;
     vt_tensor *scale = nn_modulation(g, vt_silu(g, s[E]), &m->w.mod_out, 1);
-    vt_tensor *x = vt_slice(g, s[X], 1, 0, m->picture);
+    vt_tensor *x = vtrain_noisy_begin(g, s[X], m->picture);
     x = vt_layer_norm_modulate(g, x, NULL, NULL, vt_scale(g, scale, 0), scale, LAST_EPS);
-    x = vt_scale(g, vt_linear(g, x, &m->w.proj_out), -1);
+    x = vtrain_noisy_end(g, vt_linear(g, x, &m->w.proj_out), m->picture);
+    x = vt_scale(g, x, -1);
     return vt_unpatchify(g, x, in->x->dim + 1, 1, SIDE, SIDE, VT_C_LAST);
 }
 
@@ -452,7 +454,7 @@ const vtrain_family vtrain_zimage = {
     .text_args = { "cap_feats" }, .layout = VTRAIN_CHANNELS_FIRST, .time = VTRAIN_TIME_CLEAN,
     .size = sizeof(zimage), .weights = offsetof(zimage, w), .table = model_table,
     .read = zimage_read, .fit = zimage_fit, .prepare = zimage_prepare, .embed = zimage_embed,
-    .head = zimage_head,
+    .head = zimage_head, .whole_kinds = 2,
     .blocks = { { "context_refiner.%d.", text_table, sizeof(block_weights), N_IN, 1, text_block,
                   NULL },
                 { "noise_refiner.%d.", block_table, sizeof(block_weights), N_IN, 1, picture_block,

@@ -293,7 +293,8 @@ int vtrain_start_loader(vtrain *t, uint64_t own, vc_err *err)
                                                         : VTRAIN_LATENT_SAMPLE,
         .threads = (int)c->workers, .ahead = (int)c->workers + 2,
         .first = own < end ? own : end, .end = end, .stride = (uint64_t)vtrain_dp_groups(t),
-        .check = c->verify_data, .full_texts = c->lora_dropout > 0 || c->network_dropout > 0,
+        .check = c->verify_data, .least_rows = vtrain_least_rows(t),
+        .full_texts = c->lora_dropout > 0 || c->network_dropout > 0,
     };
     vt_prefetch(t->g, 0, NULL);                /* drops batches of the loader before */
     return vtrain_loader_open(&t->loader, t->data, &o, err);

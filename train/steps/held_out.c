@@ -42,7 +42,8 @@ int vtrain_eval(vtrain *t, vtrain_record *r, vc_err *err)
     vtrain_loader_opts o = {
         .plan = { .batch = (uint32_t)t->cfg.train_batch_size, .seed = ~(uint64_t)t->cfg.seed },
         .latent = VTRAIN_LATENT_MEAN, .held_out = true, .threads = 1, .ahead = 1,
-        .check = t->cfg.verify_data, .stride = (uint64_t)vtrain_dp_groups(t),
+        .check = t->cfg.verify_data, .least_rows = vtrain_least_rows(t),
+        .stride = (uint64_t)vtrain_dp_groups(t),
     };
     vtrain_loader *l = NULL;
     int rc = vtrain_loader_pass(t->data, o.plan.batch, &o.end, err);

@@ -523,6 +523,7 @@ static int64_t most_rows(const vtrain *t, int slot, const int64_t dim[5])
         if (g->segments > 1)
             rows = g->segments * s->max_length;
     }
+    rows = rows < vtrain_least_rows(t) ? vtrain_least_rows(t) : rows;
     return s->embeds ? rows : 0;
 }
 
