@@ -7,8 +7,9 @@ prompt 0. Steps and vtrain's --guidance_scale are in the metadata. dev's shift f
 tokens; `flux-dev-cfg` is guided by the negative prompt too.
 
 `flux-fill` has the masked picture's `video` [C,1,h,w], raw, and the `mask` [64,1,h,w], which is 1
-where pixels are made; the pipeline makes both from a picture and a mask of greys. `flux-kontext` has
-`reference_1` [C,1,H,W], raw, of another size than the sample's. Posteriors count with their means.
+where pixels are made; the pipeline makes both from a picture and a mask of greys. `flux-kontext`
+has `reference_1` [C,1,H,W], raw, of another size than the sample's. Posteriors count with their
+means.
 """
 from types import SimpleNamespace
 
