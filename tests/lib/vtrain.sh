@@ -26,26 +26,36 @@ same_loras()
         [ "$with" = "$(loss_with "$1/$file.safetensors")" ] || wrong "$file is another LoRA"
     done
 }
+# numbers_of RUN: the losses and gradient norms of a run. far_from: whether two such files differ by
+# more than a ten-thousandth.
+numbers_of() { sed 's/.*"loss":\([^,]*\),.*"grad_norm":\([^,]*\),.*/\1 \2/' "$1/metrics.jsonl"; }
+far_from()
+{
+    paste "$1" "$2" | awk 'function far(a, b) { return a - b > 1e-4 * b || b - a > 1e-4 * b }
+        NF != 4 || far($1, $3) || far($2, $4) { bad = 1 } END { exit !(bad || NR < 2) }'
+}
 # same_as_singles SET FLAGS...: a run with batches of four rows has the samples, losses and gradient
-# norms of the run that takes each row by itself, and both take each sample equally often.
+# norms of the run that takes each row by itself, and both take each sample equally often. So has
+# the run of two ranks that share each sample.
 same_as_singles()
 {
-    local size lines
+    local size run=(--latents "$1" --global_batch_size 4 --dataset_repeat 2 --num_train_epochs 2
+        --seed 5 --threads 1 --workers 1 --training_type lora --rank 2 --mixed_precision no
+        --learning_rate 1e-2 "${@:2}")
     for size in 4 1; do
-        expect 0 . vtrain --latents "$1" --output_dir "batch-$size" --train_batch_size $size \
-            --global_batch_size 4 --dataset_repeat 2 --num_train_epochs 2 --seed 5 --threads 1 \
-            --workers 1 --training_type lora --rank 2 --mixed_precision no --learning_rate 1e-2 \
-            "${@:2}"
-        sed 's/.*"loss":\([^,]*\),.*"grad_norm":\([^,]*\),.*/\1 \2/' batch-$size/metrics.jsonl \
-            >batch-$size/numbers
+        expect 0 . vtrain "${run[@]}" --output_dir "batch-$size" --train_batch_size $size
+        numbers_of batch-$size >batch-$size/numbers
         grep -o '[0-9]\{12\}/[0-9]\{3\}' batch-$size/metrics.jsonl >batch-$size/order
         [ "$(sort batch-$size/order | uniq -c | awk '{ print $1 }' | sort -u)" = 4 ] ||
             wrong "samples are not seen twice an epoch: $(sort batch-$size/order | uniq -c)"
     done
     cmp batch-4/order batch-1/order || wrong "batches have other samples"
-    lines=$(paste batch-4/numbers batch-1/numbers | awk 'function far(a, b) {
-        return a - b > 1e-4 * b || b - a > 1e-4 * b }
-        NF != 4 || far($1, $3) || far($2, $4) { bad = 1 } END { print bad ? "far" : NR }')
-    [ "$lines" != far ] && [ "$lines" -ge 2 ] ||
+    ! far_from batch-4/numbers batch-1/numbers ||
         wrong "batches train otherwise: $(paste batch-[41]/numbers)"
+    [ "${VLT_MPI:-}" = ON ] && command -v mpirun >/dev/null || return 0
+    expect 0 '2 ranks that share the tokens' "$lib/ranks.sh" 2 vtrain "${run[@]}" \
+        --output_dir batch-shared --train_batch_size 4 --sp 2
+    numbers_of batch-shared >batch-shared/numbers
+    ! far_from batch-4/numbers batch-shared/numbers ||
+        wrong "ranks that share samples train otherwise: $(paste batch-{4,shared}/numbers)"
 }
