@@ -188,7 +188,7 @@ const vc_like vc_vprep_like[] = {
 #define QWEN_BLOCKS \
     QWEN_ATTENTION ",img_mlp.net.0.proj,img_mlp.net.2,txt_mlp.net.0.proj,txt_mlp.net.2,img_mod.1," \
                    "txt_mod.1"
-/* The linears of FLUX.1's and HunyuanVideo's blocks, without those of the modulation. */
+/* The linears of FLUX.1's, Chroma's and HunyuanVideo's blocks, without those of the modulation. */
 #define DUAL_LINEARS \
     "attn\\.(to_[qkv]|to_out\\.0|add_[qkv]_proj|to_add_out)|ff(_context)?\\.net\\.(0\\.proj|2)|" \
     "proj_mlp|proj_out"
@@ -247,6 +247,7 @@ const vc_like_of_family vc_vtrain_like_of_family[] = {
     { DIFFUSION_PIPE, "wan2.1", "target_name", WAN_BLOCKS },
     { DIFFUSION_PIPE, "qwen-image", "target_name", QWEN_BLOCKS },
     { DIFFUSION_PIPE, "flux", "target_name", DUAL_BLOCKS },
+    { DIFFUSION_PIPE, "chroma", "target_name", DUAL(DUAL_LINEARS) },
     { DIFFUSION_PIPE, "z-image", "target_name",
       "(layers|noise_refiner|context_refiner)\\.[0-9]+\\.(" ZIMAGE_LINEARS
       "|adaLN_modulation\\.0)" },
@@ -257,6 +258,7 @@ const vc_like_of_family vc_vtrain_like_of_family[] = {
     { AI_TOOLKIT, "wan2.1", "target_name", WAN_BLOCKS },
     { AI_TOOLKIT, "qwen-image", "target_name", QWEN_BLOCKS },
     { AI_TOOLKIT, "flux", "target_name", DUAL_BLOCKS },
+    { AI_TOOLKIT, "chroma", "target_name", DUAL(DUAL_LINEARS) },
     { AI_TOOLKIT, "z-image", "target_name",
       ZIMAGE_LAYERS(ZIMAGE_LINEARS "|adaLN_modulation\\.0") },
     { AI_TOOLKIT, "flux2", "target_name", FLUX2_BLOCKS },

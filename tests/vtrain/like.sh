@@ -10,6 +10,7 @@ small_set media 4
 sampling+=(--image_sample_size 64)
 for m in "wan WanPipeline 4" "i2v WanImageToVideoPipeline wan-i2v" "flux FluxPipeline 16" \
     "qwen QwenImagePipeline 16" "zimage ZImagePipeline 4" "krea2 Krea2Pipeline 16" \
+    "chroma ChromaPipeline 16" \
     "flux2 Flux2KleinPipeline 16" "hunyuan HunyuanVideoPipeline 4" "ltx LTXPipeline 8" \
     "cog CogVideoXFunControlPipeline cogvideox-control"; do
     read -ra words <<<"$m"
@@ -71,6 +72,9 @@ zimage musubi         14 37 1,824 $zall
 zimage diffusion-pipe 31 37 4,368 $zall,adaLN_modulation.0
 zimage ai-toolkit     16 37 2,304 $zall,adaLN_modulation.0
 zimage videox-fun     37 37 9,392 -
+chroma none           25 54 3,200 $both
+chroma diffusion-pipe 39 54 7,872 $dual
+chroma ai-toolkit     39 54 7,872 $dual
 krea2 none           20 48 2,464 $attn
 krea2 diffsynth      48 48 7,210 -
 krea2 diffusion-pipe 43 48 5,578 $attn,attn.to_gate,ff.gate,ff.up,ff.down,text_fusion.projector,txt_in.linear_1,txt_in.linear_2

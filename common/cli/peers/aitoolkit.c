@@ -196,7 +196,7 @@ static const vc_peer_row rows[] = {
     FLAG("model.vae_path", "vae"),
     FLAG("model.te_name_or_path", "text_encoder"),
     FLAG("model.unet_path", "transformer"),
-    KIND("model.arch", "flux>|flux:*>|flex1>|flex1:*>|"
+    KIND("model.arch", "flux>|flux:*>|flex1>|flex1:*>|chroma>|chroma:*>|"
         "qwen_image>|qwen_image:*>|qwen_image_edit>|qwen_image_edit:*>|"
         "qwen_image_edit_plus>|qwen_image_edit_plus:*>|zimage>|zimage:*>|wan21>|wan21:*>|"
         "flux2>|flux2:*>|flux2_klein_4b>|flux2_klein_4b:*>|flux2_klein_9b>|flux2_klein_9b:*>|"
