@@ -18,11 +18,12 @@ enum { LORA_MODULES = 2 * 10 + 3 * 4 + 2 + 3 };
 static const ref_variant variants[] = { { "chroma", { "tall", "equal" }, LORA_MODULES } };
 
 /* The promise for f32 is 3e-5. diffusers' own bf16, in which modulations are bf16 too, differs from
- * its f32 by 1.1e-2 in outputs, by 1.2e-1 in gradients and 1.5e-1 in those of the LoRA; ours by
- * 6.6e-3, 3e-2 and 6.9e-2. */
+ * its f32 by 1.1e-2 in outputs, ours by 7.7e-3 at most, and by 1.2e-1 in gradients, ours by 3e-2.
+ * The worst of ours is the LoRA of the first single block's queries: diffusers' own bf16 differs by
+ * 9.5e-2 there, ours by 6.9e-2 to 8.1e-2, by the kernels. */
 static ref_suite suite = {
     .family = &vtrain_chroma, .variants = variants, .n = COUNT(variants),
-    .f32 = { VC_F32, 3e-5, 3e-5, 1e-3, false }, .bf16 = { VC_BF16, 1e-2, 8e-2, 1e-2, true },
+    .f32 = { VC_F32, 3e-5, 3e-5, 1e-3, false }, .bf16 = { VC_BF16, 1e-2, 9e-2, 1e-2, true },
 };
 
 /* Names of the first authors, as in files of kohya's sd-scripts: three fused modules, of 3, 3 and 4
