@@ -60,7 +60,7 @@ static int read_setting(vc_peer_reader *r, vc_peer_part *p, const yaml_node_t *b
     if (!row && is_sections(r, value))
         return vc_peer_put_later(p, (vc_later){ .path = path, .list = value, .at = *at }, err);
     if (!row && r->peer->is_flags)
-        return vc_peer_flag(r, p, value, path, at, err);
+        return vc_peer_flag(r, p, beside, value, path, at, err);
     if (!row)
         return unknown(r, path, err);
     if (row->kind == VC_SETTING_NOTE || row->kind == VC_SETTING_REFUSED) {

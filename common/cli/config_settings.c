@@ -358,8 +358,8 @@ int vc_peer_value(vc_peer_reader *r, vc_peer_part *p, const vc_peer_row *row,
 }
 
 /* A key without a row, in a file whose keys are flags: the flag is looked up by its own name. */
-int vc_peer_flag(vc_peer_reader *r, vc_peer_part *p, const yaml_node_t *value, const char *path,
-                 vc_place *at, vc_err *err)
+int vc_peer_flag(vc_peer_reader *r, vc_peer_part *p, const yaml_node_t *beside,
+                 const yaml_node_t *value, const char *path, vc_place *at, vc_err *err)
 {
     const char *dot = strrchr(path, '.'), *key = dot ? dot + 1 : path;
     const char *text[MOST_ITEMS] = { NULL };
@@ -372,7 +372,7 @@ int vc_peer_flag(vc_peer_reader *r, vc_peer_part *p, const yaml_node_t *value, c
         return rc;
     const vc_peer_row *row = vc_peer_row_of(r->peer, key);
     if (row)
-        return vc_peer_value(r, p, row, NULL, key, text, n, at, err);
+        return vc_peer_value(r, p, row, beside, key, text, n, at, err);
     const vc_foreign *f = vc_flags_find_foreign(r->set->prog, key, strlen(key), &negated);
     bool partners = f && f->say && !strncmp(f->say, "used by ", 8);
     if (vc_flags_find(r->set->prog, key, strlen(key), &own) || partners) {

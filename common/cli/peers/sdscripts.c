@@ -1,8 +1,9 @@
 /* sdscripts.c - see peers.h: TOML of kohya's sd-scripts, of a run and of its datasets
  * (kohya-ss/sd-scripts 48d368fa, 2026-02-16: library/config_util.py, train_util.py,
- * flux_train_utils.py, networks/lora_flux.py, docs/config_README-en.md). Of its models FLUX.1 is
- * here. A run's keys are its flags, in any section; it names the file of its datasets, which is
- * read with it. Paths start from the current folder. */
+ * flux_train_utils.py, networks/lora_flux.py, docs/config_README-en.md). Of its models FLUX.1 and
+ * Chroma are here; model_type stands in the section of the model's files. A run's keys are its
+ * flags, in any section; it names the file of its datasets, which is read with it. Paths start from
+ * the current folder. */
 #include <stddef.h>
 
 #include "common/cli/peers/peers.h"
@@ -55,13 +56,13 @@ static const vc_peer_row rows[] = {
     NOTE("general.validation_seed datasets.validation_seed datasets.subsets.validation_seed "
          "validation_seed", "--seed draws the held-out samples"),
 
-    /* the model: files of FLUX.1 */
+    /* the model: files of FLUX.1 or Chroma, which has no CLIP */
     FLAG("pretrained_model_name_or_path", "transformer"),
     FLAG("ae", "vae"),
     FLAG("clip_l", "text_encoder"),
-    FLAG("t5xxl", "text_encoder_2"),
+    BOTH("t5xxl", "model_type", "flux", "flux/*>text_encoder_2|chroma/*>text_encoder", ""),
     FLAG("t5xxl_max_token_length", "tokenizer_max_length"),
-    KIND("model_type", "flux>", FAMILIES),
+    KIND("model_type", "flux>|chroma>model_version=chroma", FAMILIES),
     REFUSED("v2 v_parameterization v_pred_like_loss clip_g sdxl zero_terminal_snr "
             "debiased_estimation_loss scale_v_pred_loss_like_noise_pred gemma2 qwen3 "
             "text_encoder", FAMILIES),
@@ -74,7 +75,7 @@ static const vc_peer_row rows[] = {
          BACKEND),
     NOTE("apply_t5_attn_mask", "the family decides which tokens are attended to"),
     ONLY("raw", "model_prediction_type", "the model predicts the flow itself, which is raw"),
-    FLAG("guidance_scale", "embedded_guidance"),
+    BOTH("guidance_scale", "model_type", "flux", "flux/*>embedded_guidance|chroma/*>", ""),
 
     /* the LoRA */
     KIND("network_module", "networks.lora_flux>training_type=lora|networks.loha>training_type=lora "
@@ -138,7 +139,7 @@ const vc_peer_file vc_sdscripts_file = {
              "dataset_config output_name",
     .root = "", .is_flags = true,
     .defaults = "learning_rate=2e-6 max_train_steps=1600!!max_train_epochs train_batch_size=1 "
-                "adam_beta2=0.999 adam_weight_decay=0.01 embedded_guidance=3.5 flow_shift=3 "
+                "adam_beta2=0.999 adam_weight_decay=0.01 embedded_guidance=3.5!!model_type=chroma flow_shift=3 "
                 "flow_levels=1000 weighting_scheme=uniform timestep_sampling=sigma "
                 "training_type=full-finetune!!network_module "
                 "rank=4??network_module network_alpha=1??network_module "
