@@ -29,6 +29,12 @@ typedef enum {
     VTRAIN_SAMPLING_FLUX2_SHIFT, VTRAIN_SAMPLING_QWEN_SHIFT
 } vtrain_sampling;
 
+/* The choices of --task that have an effect. From VTRAIN_TASK_A14B on they are models of two
+ * transformers. */
+typedef enum {
+    VTRAIN_TASK_DISTILL = 4, VTRAIN_TASK_DISTILL_TRAIN = 6, VTRAIN_TASK_A14B = 12
+} vtrain_task;
+
 /* The flags, one field each, in the order of --help. A field is zero or NULL where the default is
  * the family's: vtrain_resolve fills such fields in, so the settings written are those used. */
 typedef struct vtrain_config {
@@ -44,7 +50,7 @@ typedef struct vtrain_config {
 
     /* model */
     char *model, *transformer, *transformer_high, *connectors, *scheduler;
-    int task;                                 /* index into auto|...|t2v-A14B|i2v-A14B */
+    int task;                                 /* vtrain_task, or one of musubi-tuner's models */
     char *model_paths, *model_id_with_origin_paths;   /* DiffSynth-Studio's names of the model */
     char *init_state_dir;
     int boundary_type;                        /* vtrain_side */
@@ -97,6 +103,8 @@ typedef struct vtrain_config {
     double motion_sub_loss_ratio, first_frame_conditioning_p, embedded_guidance;
     bool with_audio;
     double video_loss_weight, audio_loss_weight, audio_guidance_scale;
+    int64_t distill_steps;                    /* 0: as the samples' records say */
+    vc_list distill_sigmas;
 
     /* optimiser */
     int64_t max_train_steps, num_train_epochs, train_batch_size, gradient_accumulation_steps;

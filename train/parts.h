@@ -79,6 +79,14 @@ typedef struct vtrain_compared {
     struct vtrain_encoders *encoders;         /* rank 0's comparison of encoders, or NULL */
 } vtrain_compared;
 
+/* steps/distill.h: the few steps of --task direct_distill. */
+enum { VTRAIN_WALK = 64 };                    /* the most of them */
+typedef struct vtrain_distilled {
+    int steps;                                /* 0: micro-batches have levels of noise */
+    int levels;                               /* number of --distill_sigmas */
+    double level[VTRAIN_WALK];                /* those */
+} vtrain_distilled;
+
 /* optim/, and parallel/state.h: the optimiser's state on this rank. */
 typedef struct vtrain_optim {
     struct vtrain_groups *groups;             /* learning rates of the parameters */

@@ -6,7 +6,8 @@
  *                 checkpoint and read it; summary.h reports a run
  *     sampling/   makes validation samples (sample.h), and reports how far these are (watching.h)
  *     plan/       predicts steps and work, and prints the plan (plan.h); predicts memory (memory.h)
- *     steps/      runs a micro-batch: levels, noise, forward, loss, backward (step.h, noised.h);
+ *     steps/      runs a micro-batch: levels, noise, forward, loss, backward (step.h, noised.h), or
+ *                 the few steps of a distillation (distill.h);
  *                 gathers the record of a step (notes.h), writes its tensors (trace.h), measures
  *                 the time between steps (pauses.h), trains both of two transformers (both.h)
  *     setup/      loads the model and chooses what is trained (load.h, experts.h, trained.h);
@@ -60,6 +61,7 @@ typedef struct vtrain {
     vtrain_compared compared;                 /* with the checkpoint and the datasets */
 
     vtrain_objective *objective;              /* levels and targets */
+    vtrain_distilled distill;                 /* the few steps that are trained instead */
     vtrain_optim optim;                       /* rates, the optimiser's state, the average */
     vtrain_ranks ranks;                       /* gradients and state over several ranks */
 

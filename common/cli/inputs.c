@@ -17,6 +17,8 @@ static const struct { const char *names; vc_input_kind kind; const char *say; } 
     { "control_video", VC_INPUT_CONTROL, NULL },
     { "edit_image kontext_images", VC_INPUT_REFERENCES, NULL },
     { "flux_fill_image flux_fill_mask", VC_INPUT_FILL, NULL },
+    /* of a sample that a pipeline made: train/data/starts.h reads them */
+    { "seed rand_device num_inference_steps cfg_scale", VC_INPUT_COLUMN, NULL },
 
     /* Wan */
     REFUSED("reference_image", NOT_TRAINED("the reference picture of Fun-Control 1.1 and 2.2")
@@ -68,9 +70,9 @@ static const struct { const char *names; vc_input_kind kind; const char *say; } 
             "an input of a model that no family here has (MiniMax, ACE-Step, ...), or one that is "
             "not trained (LTX-2's keyframes and references): " RENAME),
     REFUSED("edit_image_* edit_rope_interpolation zero_cond_t vlm_image "
-            "input_video prompt negative_prompt seed rand_device height width num_frames "
-            "frame_rate num_inference_steps cfg_scale cfg_merge denoising_strength sigma_shift "
-            "flow_shift shift mu eta sigmas sigma_tail_steps exponential_shift_mu "
+            "input_video prompt negative_prompt height width num_frames "
+            "frame_rate cfg_merge denoising_strength sigma_shift flow_shift "
+            "shift mu eta sigmas sigma_tail_steps exponential_shift_mu "
             "embedded_guidance guidance_rescale switch_DiT_boundary t5_sequence_length "
             "max_sequence_length clip_skip clip_feature y noise initial_noise noise_scale latents "
             "text_embedding t_thresh generator tiled tile_* sliding_window_* tea_cache_* "

@@ -142,7 +142,7 @@ static void test_inputs(void **state)
         "audio_cover_strength audio_embeds audio_flow_shift audio_latents audio_noise "
         "audio_sample_rate blockwise_controlnet_image blockwise_controlnet_inpaint_mask "
         "blockwise_controlnet_inputs bpm camera_control_direction camera_control_origin "
-        "camera_control_speed cfg_merge cfg_scale clear_lora_before_state_two clip_fea_ref "
+        "camera_control_speed cfg_merge clear_lora_before_state_two clip_fea_ref "
         "clip_feature clip_skip condition_latents condition_y context_image context_latents "
         "context_pre_compute context_ref controlnet_image controlnet_inpaint_mask "
         "controlnet_inputs controlnet_processor_id denoise_mask_video denoising_strength "
@@ -166,12 +166,12 @@ static void test_inputs(void **state)
         "max_vlm_input_pil_side_length model_type motion_bucket_id motion_latents motion_video "
         "mu negative_extra_text_embedding negative_kv_cache negative_lora negative_prompt "
         "negative_residual negative_vap_prompt nexus_gen_reference_image noise noise_scale "
-        "num_frames num_inference_steps output_type positive_only_lora progress_bar_cmd prompt "
-        "rand_device ref_blocks ref_for_prompt_tokenizer ref_image_short_edge "
+        "num_frames output_type positive_only_lora progress_bar_cmd prompt "
+        "ref_blocks ref_for_prompt_tokenizer ref_image_short_edge "
         "ref_video_max_pixels ref_video_short_edge reference_audios reference_image references "
         "repainting_ranges repainting_strength residual retake_audio retake_audio_regions "
         "retake_audio_sample_rate retake_video retake_video_regions s2v_pose_latents "
-        "s2v_pose_video seconds_regions_to_retake seed seq_len_ref shift sigma_shift "
+        "s2v_pose_video seconds_regions_to_retake seq_len_ref shift sigma_shift "
         "sigma_tail_steps sigmas sliding_window_size sliding_window_stride src_audio src_latents "
         "stage2_spatial_upsample_factor stage_2_height stage_2_width step1x_reference_image "
         "switch_DiT_boundary t5_sequence_length t_thresh task_type tea_cache_l1_thresh "
@@ -200,6 +200,8 @@ static void test_inputs(void **state)
     assert_int_equal(vc_input_of("flux_fill_mask", 14, NULL), VC_INPUT_FILL);
     assert_int_equal(vc_input_of("score", 5, NULL), VC_INPUT_COLUMN);
     assert_int_equal(vc_input_of("seeds", 5, NULL), VC_INPUT_COLUMN);
+    assert_int_equal(vc_input_of("seed", 4, NULL), VC_INPUT_COLUMN);
+    assert_int_equal(vc_input_of("num_inference_steps", 19, NULL), VC_INPUT_COLUMN);
 
     static const struct { const char *list, *columns; bool first; } rows[] = {
         { "input_image", NULL, true }, { "score", "score", false },

@@ -240,6 +240,8 @@ static void put_sample(vf_writer *w, const toy *t, const toy_sample *s, toy_dama
     }
     if (s->segments)
         cJSON_AddNumberToObject(o, "text_chunks", s->segments);
+    if (s->extra)
+        cJSON_AddRawToObject(o, "extra", s->extra);
     cJSON_AddStringToObject(o, "key", "1.0");
     cJSON_AddItemToObject(o, "latent", cJSON_CreateIntArray((int[]){ f, s->h, s->w }, 3));
     cJSON_AddNumberToObject(o, "tokens", f * s->h * s->w);

@@ -16,6 +16,7 @@ typedef struct toy_sample {
     bool unwanted;                           /* the record's weight is 0 */
     bool mask_all;                           /* field of the record */
     bool loss_mask;                          /* the sample has a loss mask */
+    const char *extra;                       /* JSON of the record's field of this name, or NULL */
     int segments;                            /* of TOY_TOKENS rows each in its texts; 0: the record
                                               * has no text_chunks */
 } toy_sample;

@@ -323,6 +323,10 @@ static int make_slot(vtrain_loader *l, slot *s, vc_err *err)
     if (!l->o.held_out && vtrain_data_holds(d, true) &&
         (rc = take(l, &s->b.target, rows, clip * channels * sizeof *s->b.target, err)))
         return rc;
+    if (l->o.distill &&
+        ((rc = take(l, &s->start, rows, sizeof *s->start, err)) ||
+         (rc = take(l, &s->b.noise, rows, clip * channels * sizeof *s->b.noise, err))))
+        return rc;
     if (d->clean_frames && (rc = take(l, &s->first, channels, frame * sizeof *s->first, err)))
         return rc;
     for (int i = 0; i < VC_ROLES && !rc; i++)
@@ -351,6 +355,8 @@ static void free_slot(slot *s)
     free(s->scale);
     free(s->held);
     free(s->b.target);
+    free(s->start);
+    free(s->b.noise);
     free(s->first);
     free(s->b.cond_dropped);
     free(s->b.loss_weight);

@@ -47,6 +47,10 @@ typedef struct vtrain_loader_opts {
                                   * group, in list order; no dropout, first captions, clean
                                   * images */
     int64_t least_rows;          /* of a text that has states; 0: 1 */
+    int distill;                 /* batches have the noise that their samples began with, from
+                                  * which they take this number of steps; 0: they have none */
+    bool any_steps;              /* samples whose records have another number take it too */
+    bool noise_bf16;             /* this noise is rounded to bf16 */
     bool full_texts;             /* all batches of a bucket have texts of one length, the longest
                                   * that it can have, so that a token's place in a sequence of text
                                   * and clip does not depend on the other samples */
@@ -100,6 +104,8 @@ typedef struct vtrain_batch {
     bool base;                   /* the target of all rows is the base's prediction, */
     float *target;               /* which the step writes here, of sizes dim; NULL: no group has
                                   * such a target */
+    float *noise;                /* of sizes dim: the noise that each row began with (starts.h);
+                                  * NULL: the step draws noise */
     bool *dropped;               /* [rows]: the empty prompt replaces the row's caption, if it has
                                   * one, by a draw */
     uint64_t tokens;             /* transformer tokens of all rows, without text */

@@ -173,6 +173,29 @@ static void prefetch(const vtrain_loader *l, uint32_t sample, const vtrain_condi
     }
 }
 
+/* Reads what the sample began with. All samples take the run's number of steps. */
+static int open_start(const vtrain_loader *l, slot *s, int row, const cJSON *record, vc_err *err)
+{
+    int rc = vtrain_start_read(&s->start[row], record, err);
+    const int64_t steps = s->start[row].steps;
+
+    if (rc || !steps || steps == l->o.distill || l->o.any_steps)
+        return rc;
+    return vc_fail(err, VC_EMISMATCH, "extra.num_inference_steps: %" PRId64 ", but the run trains "
+                   "%d steps, as its first sample has: --distill_steps N trains all samples with N",
+                   steps, l->o.distill);
+}
+
+static int fill_noise(const vtrain_loader *l, slot *s, int row, vc_err *err)
+{
+    vtrain_batch *b = &s->b;
+    const size_t n = (size_t)(b->dim[1] * b->dim[2] * b->dim[3] * b->dim[4]);
+    int rc = vtrain_start_noise(b->noise + (size_t)row * n, n, &s->start[row], l->o.noise_bf16,
+                                l->o.plan.seed, b->first + (uint32_t)row, (uint32_t)b->micro, err);
+
+    return vtrain_name_sample(l->d, s->row[row], rc, err);
+}
+
 /* Reads the record of a row once, for its texts and its conditions. */
 static int open_row(vtrain_loader *l, slot *s, int row, vc_err *err)
 {
@@ -189,6 +212,8 @@ static int open_row(vtrain_loader *l, slot *s, int row, vc_err *err)
         rc = check_sample(l, sample, record, err);
     if (!rc)
         rc = open_texts(l, s, row, record, err);
+    if (!rc && l->o.distill)
+        rc = open_start(l, s, row, record, err);
     cJSON_Delete(record);
     return rc;
 }
@@ -302,6 +327,8 @@ int vtrain_loader_fill(vtrain_loader *l, vtrain_loader_slot *s)
         b->weighted |= (s->cond[row].has & 1u << VC_ROLE_LOSS_MASK) != 0;
     for (int row = 0; row < b->rows && !rc && !atomic_load(&l->stop); row++)
         rc = vtrain_loader_row(l, s, row, &s->err);
+    for (int row = 0; l->o.distill && row < b->rows && !rc; row++)
+        rc = fill_noise(l, s, row, &s->err);
     rc = vc_maps_check(rc, &s->err);
     return vc_context(&s->err, rc, "micro-batch %" PRIu64, b->micro);
 }

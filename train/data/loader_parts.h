@@ -8,6 +8,7 @@
 
 #include "train/data/loader.h"
 #include "train/data/parts.h"
+#include "train/data/starts.h"
 
 typedef enum { FREE, FILLING, READY, LENT } vtrain_slot_state;
 
@@ -21,6 +22,7 @@ typedef struct vtrain_loader_slot {
     vtrain_conditions *cond;     /* [batch] of the rows' records */
     float *scale;                /* [batch] b.loss_scale */
     bool *held;                  /* [batch] b.held */
+    vtrain_start *start;         /* [batch] of the rows' records, where noise is asked for */
     int *segments;               /* [batch] of the rows' texts, as the records have them */
     float *first;                /* [C,h,w] an image on its way to the front of a clip, or NULL */
 } vtrain_loader_slot;

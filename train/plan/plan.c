@@ -16,6 +16,7 @@
 #include "train/parallel/state.h"
 #include "train/plan/memory.h"
 #include "train/samples/spans.h"
+#include "train/steps/distill.h"
 
 enum { MOST_NAMES = 24 };                   /* of modules in the plan */
 #define MOST_MICROS ((uint64_t)1 << 32)     /* of a run: draws number them in 32 bits */
@@ -369,6 +370,12 @@ static void say_loss(const vtrain *t)
     char range[80];
     int n = 0;
     error_text(error, sizeof error, t);
+    if (t->distill.steps) {
+        char *line = vtrain_distill_line(t);
+        say(t, "loss: %s%s", line ? line : "out of memory", error);
+        free(line);
+        return;
+    }
     range_text(range, sizeof range, c, t->model.boundary > 0);
     if (c->objective == 1 + VTRAIN_V) {
         say(t, "loss: v-prediction, times uniform%s, weight 1%s", range, error);

@@ -293,6 +293,8 @@ int vtrain_start_loader(vtrain *t, uint64_t own, vc_err *err)
                                                         : VTRAIN_LATENT_SAMPLE,
         .threads = (int)c->workers, .ahead = (int)c->workers + 2,
         .first = own < end ? own : end, .end = end, .stride = (uint64_t)vtrain_dp_groups(t),
+        .distill = t->distill.steps, .any_steps = c->distill_steps > 0,
+        .noise_bf16 = c->mixed_precision == VTRAIN_PRECISION_BF16,
         .check = c->verify_data, .least_rows = vtrain_least_rows(t),
         .full_texts = c->lora_dropout > 0 || c->network_dropout > 0,
     };

@@ -277,6 +277,7 @@ int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
         c->report_to = REPORT_TENSORBOARD;
     }
     vtrain_take_ranges(c, set);
+    vtrain_check_distill(c, set);
     rc = vtrain_take_levels(c, set, err);
     if (rc)
         return rc;

@@ -66,6 +66,9 @@ int vtrain_take_lycoris(vtrain_config *c, vc_flags *set, vc_err *err);
  * adapter cannot do, to the errors of set. */
 void vtrain_take_adapter(vtrain_config *c, vc_flags *set);
 void vtrain_check_adapter(const vtrain_config *c, vc_flags *set);
+/* distill.c. Checks the flags of --task direct_distill, and adds what does not go together with it
+ * to the errors of set. */
+void vtrain_check_distill(const vtrain_config *c, vc_flags *set);
 /* times.c. Checks the flags that need held-out samples (diffusion-pipe's have no effect without
  * them, as there), and fills in how often the run saves and computes eval_loss: as often as it
  * saves. */

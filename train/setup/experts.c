@@ -13,7 +13,6 @@
 #include "train/diffusion/shift.h"
 #include "train/models/weights.h"
 
-enum { TASK_T2V_A14B = 9 };                    /* of --task; the choices from it on are A14B's */
 
 static const char *const names[VTRAIN_HALVES] = { "transformer", "transformer_2" };
 static const char *const words[VTRAIN_HALVES] = { "high", "low" };
@@ -269,7 +268,7 @@ static void look_inside(found *f, const vtrain *t, const char *path, const char 
                           false);
     if (f->two)
         f->why = "its name or its folder says so";
-    if (kind > 0 && t->cfg.task >= TASK_T2V_A14B) {
+    if (kind > 0 && t->cfg.task >= VTRAIN_TASK_A14B) {
         f->two = true;
         f->why = "--task says so";
     }

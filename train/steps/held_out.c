@@ -14,7 +14,8 @@ typedef struct held_out {
 static int eval_batch(vtrain *t, const vtrain_batch *b, held_out *h, vc_err *err)
 {
     const bool grows = vtrain_noise_grows(t);
-    for (int q = 0; q < VTRAIN_NOISE_LEVELS; q++) {
+    const int levels = t->distill.steps ? 1 : VTRAIN_NOISE_LEVELS;      /* a walk has no level */
+    for (int q = 0; q < levels; q++) {
         vtrain_micro m = {
             .batch = b, .seed = ~(uint64_t)t->cfg.seed, .level = (q + 0.5) / VTRAIN_NOISE_LEVELS,
             .number = b->micro * VTRAIN_NOISE_LEVELS + (uint64_t)q,
@@ -42,6 +43,8 @@ int vtrain_eval(vtrain *t, vtrain_record *r, vc_err *err)
     vtrain_loader_opts o = {
         .plan = { .batch = (uint32_t)t->cfg.train_batch_size, .seed = ~(uint64_t)t->cfg.seed },
         .latent = VTRAIN_LATENT_MEAN, .held_out = true, .threads = 1, .ahead = 1,
+        .distill = t->distill.steps, .any_steps = t->cfg.distill_steps > 0,
+        .noise_bf16 = t->cfg.mixed_precision == VTRAIN_PRECISION_BF16,
         .check = t->cfg.verify_data, .least_rows = vtrain_least_rows(t),
         .stride = (uint64_t)vtrain_dp_groups(t),
     };
@@ -76,7 +79,8 @@ int vtrain_eval(vtrain *t, vtrain_record *r, vc_err *err)
     if (!rc)                                     /* ranks that share batches count them alike */
         rc = vc_comm_reduce(t->comm, (double *)&h, sizeof h / sizeof(double), VC_COMM_SUM, err);
     r->eval_loss = h.rows > 0 ? h.sum / h.rows : NAN;
+    const bool levels = h.rows > 0 && !t->distill.steps;
     for (int i = 0; i < VTRAIN_NOISE_LEVELS; i++)
-        r->eval_level[i] = h.rows > 0 ? VTRAIN_NOISE_LEVELS * h.level[i] / h.rows : NAN;
+        r->eval_level[i] = levels ? VTRAIN_NOISE_LEVELS * h.level[i] / h.rows : NAN;
     return rc;
 }

@@ -1,6 +1,7 @@
 /* noised.c - levels, noisy latents, timesteps and loss weights of a batch; see noised.h */
 #include "train/steps/noised.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,9 +33,30 @@ static void set_level(vtrain_levels *v, int64_t row, const vtrain_level *l, bool
     v->clean[row] = clean;
 }
 
+/* Begins with noise, and has the clean latents for a target. */
+static void draw_walk(vtrain_levels *v, const vtrain *t, const vtrain_micro *m, int64_t tokens)
+{
+    const vtrain_batch *b = m->batch;
+    v->front = 0;
+    v->low = false;
+    vtrain_walk_plan(&v->walk, t, tokens, NULL);      /* which the plan of the run has tried */
+    for (int row = 0; row < b->rows; row++) {
+        const vtrain_level l = {
+            .t = v->walk.time[0], .sigma = (double)v->walk.sigma[0], .n_of = 1, .tx_of = 1,
+            .weight = (float)b->share * b->loss_scale[row], .quantile = NAN,
+        };
+        set_level(v, row, &l, false);
+    }
+}
+
 void vtrain_levels_draw(vtrain_levels *v, const vtrain *t, const vtrain_micro *m)
 {
     int64_t tokens = (int64_t)m->batch->tokens / m->batch->rows;
+    v->walk.n = 0;
+    if (t->distill.steps) {
+        draw_walk(v, t, m, tokens);
+        return;
+    }
     v->front = clean_frames(t, m->batch->dim[2]);
     for (int row = 0; row < m->batch->rows; row++) {
         uint32_t drawn = m->batch->first + (uint32_t)row;
@@ -54,7 +76,7 @@ void vtrain_levels_set(vtrain_levels *v, const vtrain *t, int64_t rows, const vt
                        bool clean)
 {
     vtrain_fit fit;
-    v->front = 0;
+    v->front = v->walk.n = 0;
     v->low = vtrain_level_low(t->objective, l);
     if (clean) {
         t->model.family->fit(t->model.dit, &fit);
@@ -68,6 +90,7 @@ void vtrain_levels_dry(vtrain_levels *v, const vtrain *t, const int64_t dim[5])
 {
     memset(v, 0, sizeof *v);
     v->front = clean_frames(t, dim[2]);
+    v->walk.n = t->distill.steps;
 }
 
 /* ---- tensors ---- */
@@ -154,7 +177,8 @@ void vtrain_noised_load(const vtrain *t, vtrain_noised *n, const vtrain_batch *b
     vt_ctx *g = t->g;
     const int64_t *dim = b->dim;
     n->x0 = vt_from_host(g, VC_F32, 5, dim, b->latents, VC_F32);
-    n->noise = vt_randn(g, 5, dim, seed, b->first, (uint32_t)number, VC_DRAW_NOISE);
+    n->noise = b->noise ? vt_from_host(g, VC_F32, 5, dim, b->noise, VC_F32)
+                        : vt_randn(g, 5, dim, seed, b->first, (uint32_t)number, VC_DRAW_NOISE);
     n->noisy = mix(g, n->x0, n->noise, v);
     n->target = b->base ? vt_from_host(g, VC_F32, 5, dim, b->target, VC_F32)
                         : vt_mix(g, n->x0, n->noise, rows_of(g, dim[0], v->tx_of),
@@ -166,6 +190,17 @@ void vtrain_noised_load(const vtrain *t, vtrain_noised *n, const vtrain_batch *b
 static float rounded(float t)
 {
     return vc_bf16_to_f32(vc_f32_to_bf16(t / VTRAIN_TIMES)) * VTRAIN_TIMES;
+}
+
+void vtrain_walk_load(const vtrain *t, vtrain_walk_times *times, int64_t rows,
+                      const vtrain_walk *w)
+{
+    float time[VTRAIN_ROWS];
+    for (int i = 0; i < w->n; i++) {
+        for (int64_t row = 0; row < rows; row++)
+            time[row] = t->cfg.timestep_dtype ? rounded(w->time[i]) : w->time[i];
+        times->t[i] = rows_of(t->g, rows, time);
+    }
 }
 
 void vtrain_times_load(const vtrain *t, vtrain_in *in, const int64_t dim[5],

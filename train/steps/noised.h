@@ -9,6 +9,7 @@
 #ifndef TRAIN_STEPS_NOISED_H
 #define TRAIN_STEPS_NOISED_H
 
+#include "train/steps/distill.h"
 #include "train/steps/step.h"
 #include "train/vtrain.h"
 
@@ -17,6 +18,7 @@ typedef struct vtrain_levels {
     float t[VTRAIN_ROWS], weight[VTRAIN_ROWS], sigma[VTRAIN_ROWS];
     float x_of[VTRAIN_ROWS], n_of[VTRAIN_ROWS], tx_of[VTRAIN_ROWS], tn_of[VTRAIN_ROWS];
     float quantile[VTRAIN_ROWS];              /* of the density of levels; NaN: not drawn */
+    vtrain_walk walk;                         /* of all rows, in place of a level */
     bool low;                                 /* of all rows, where two transformers are trained:
                                                * the levels are those of low noise */
     bool clean[VTRAIN_ROWS];                  /* the row's first frames have no noise */
@@ -24,7 +26,8 @@ typedef struct vtrain_levels {
                                                * frames of a token; 0: no row may be clean */
 } vtrain_levels;
 
-/* Draws the levels of m's rows; if m gives a level, all rows have m's level. */
+/* Draws the levels of m's rows; if m gives a level, all rows have m's level. In a distillation the
+ * rows have the level of pure noise instead, and the walk of its steps. */
 void vtrain_levels_draw(vtrain_levels *v, const vtrain *t, const vtrain_micro *m);
 /* Sets the same level l for all rows, with clean first frames if `clean`. */
 void vtrain_levels_set(vtrain_levels *v, const vtrain *t, int64_t rows, const vtrain_level *l,
@@ -44,6 +47,9 @@ typedef struct vtrain_noised {
 } vtrain_noised;
 void vtrain_noised_load(const vtrain *t, vtrain_noised *n, const vtrain_batch *b,
                         const vtrain_levels *v, uint64_t seed, uint64_t number);
+/* Makes the timesteps of the steps of a walk. */
+void vtrain_walk_load(const vtrain *t, vtrain_walk_times *times, int64_t rows,
+                      const vtrain_walk *w);
 /* Makes in->t and, if rows may have clean frames, in->token_t for latents dim. */
 void vtrain_times_load(const vtrain *t, vtrain_in *in, const int64_t dim[5],
                        const vtrain_levels *v);

@@ -18,6 +18,8 @@
 typedef struct parts {
     vtrain_noised n;
     vtrain_heard heard;
+    const vtrain_walk *walk;                  /* n 0: one forward at the rows' levels */
+    vtrain_walk_times walk_times;
     vt_tensor *pred, *loss;
     vtrain_in in;
 } parts;
@@ -114,6 +116,8 @@ static void load(vtrain *t, parts *p, const vtrain_batch *b, const vtrain_levels
     vtrain_noised_load(t, &p->n, b, v, seed, number);
     p->in.x = p->n.noisy;
     p->in.fps = b->fps;
+    p->walk = &v->walk;
+    vtrain_walk_load(t, &p->walk_times, b->dim[0], &v->walk);
     vtrain_times_load(t, &p->in, b->dim, v);
     vtrain_heard_load(t, &p->heard, &p->in, b, v, seed, number);
     load_guidance(t, &p->in, b->dim[0], t->cfg.embedded_guidance);
@@ -135,7 +139,8 @@ static void begin_dropout(const vtrain *t, const vtrain_batch *b, uint64_t numbe
 
 static void forward(vtrain *t, parts *p)
 {
-    p->pred = vtrain_dit_forward(t->g, t->model.dit, &p->in, &p->heard.pred);
+    p->pred = p->walk->n ? vtrain_walk_run(t->g, t->model.dit, &p->in, p->walk, &p->walk_times)
+                         : vtrain_dit_forward(t->g, t->model.dit, &p->in, &p->heard.pred);
     if (p->pred)
         p->loss = loss_of(t, p);
 }
@@ -203,12 +208,14 @@ static vt_host_data floats(const float *v, int nd, const int64_t *dim)
 /* Starts copying to the device all data of a batch that load() will copy. */
 static void prefetch(const vtrain *t, const vtrain_batch *b)
 {
-    vt_host_data d[3 + VC_ROLES + 2 * VTRAIN_TEXTS];
+    vt_host_data d[4 + VC_ROLES + 2 * VTRAIN_TEXTS];
     int64_t of[5];
     int n = 0;
     d[n++] = floats(b->latents, 5, b->dim);
     if (b->sound_dim[1])
         d[n++] = floats(b->sound, 5, b->sound_dim);
+    if (b->noise)
+        d[n++] = floats(b->noise, 5, b->dim);
     vtrain_data_role_dim(t->data, VC_ROLE_LOSS_MASK, b->dim, NULL, of);
     if (b->weighted)
         d[n++] = floats(b->loss_weight, 5, of);
@@ -403,7 +410,7 @@ static void note_rows(const micro_run *j, vtrain_micro *m, const float *losses)
         if (heard && !b->held[row] && b->sound_length[row])
             add_loss(&m->of_kind[VTRAIN_LOSS_AUDIO], (double)of[OF_SOUND] / b->share);
         add_loss(&m->of_kind[b->held[row] ? VTRAIN_LOSS_PRIOR : VTRAIN_LOSS_OWN], loss);
-        if (b->held[row])
+        if (b->held[row] || isnan(j->v.quantile[row]))
             continue;
         const int at = (int)(VTRAIN_NOISE_LEVELS * j->v.quantile[row]);
         const int q = at < VTRAIN_NOISE_LEVELS ? at : VTRAIN_NOISE_LEVELS - 1;

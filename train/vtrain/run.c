@@ -32,6 +32,7 @@
 #include "train/setup/offload.h"
 #include "train/setup/sources.h"
 #include "train/setup/trained.h"
+#include "train/steps/distill.h"
 #include "train/steps/trace.h"
 #include "train/vtrain/resume.h"
 #include "train/vtrain/save.h"
@@ -331,14 +332,17 @@ static int open_optimiser(vtrain *t, vc_err *err)
  * the checkpoint's state. Collective. */
 static int open_training(vtrain *t, vc_err *err)
 {
+    int rc = vtrain_distill_open(t, err);
+    if (rc)
+        return rc;
     const vtrain_dist_opts o = {
         .wire = t->cfg.reduce_dtype ? VC_BF16 : VC_F32, .shards = (int)t->cfg.dp_shards,
-        .micros = t->cfg.gradient_accumulation_steps,
+        .micros = t->cfg.gradient_accumulation_steps, .walks = t->distill.steps,
         .values = t->cfg.parallel == VTRAIN_FSDP && t->cfg.dp_shards > 1,
         .how = (vt_optimizer)t->cfg.optimizer,
         .patience = (double)t->cfg.comm_timeout,
     };
-    int rc = check_shared(t, err);
+    rc = check_shared(t, err);
     if (!rc)
         rc = check_optimiser(t, err);
     if (!rc)

@@ -208,8 +208,7 @@ static vt_tensor *load_text(ref_model *m, const ref_case *c)
     return x;
 }
 
-/* *sound, unless sound is NULL, gets the prediction of the sound. */
-static vt_tensor *forward_both(ref_model *m, const ref_case *c, vt_remat remat, vt_tensor **sound)
+vtrain_in ref_inputs(ref_model *m, const ref_case *c, vt_remat remat)
 {
     vtrain_in in = {
         .x = vt_from_host(m->g, VC_F32, 5, c->dim, c->x, VC_F32),
@@ -232,6 +231,13 @@ static vt_tensor *forward_both(ref_model *m, const ref_case *c, vt_remat remat, 
         in.sound = vt_from_host(m->g, VC_F32, 5, c->sound_dim, c->sound, VC_F32);
         in.sound_length = c->sound_length;
     }
+    return in;
+}
+
+/* *sound, unless sound is NULL, gets the prediction of the sound. */
+static vt_tensor *forward_both(ref_model *m, const ref_case *c, vt_remat remat, vt_tensor **sound)
+{
+    vtrain_in in = ref_inputs(m, c, remat);
     return vtrain_forward(m->g, m->model, &in, sound);
 }
 

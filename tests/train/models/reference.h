@@ -58,7 +58,8 @@ typedef struct ref_case {
 void ref_case_open(ref_case *c, const vf_safetensors *f, const char *name);
 void ref_case_close(ref_case *c);
 
-/* The forward of the step in progress. */
+/* The inputs of a forward of the step in progress; and the forward. */
+vtrain_in ref_inputs(ref_model *m, const ref_case *c, vt_remat remat);
 vt_tensor *ref_forward(ref_model *m, const ref_case *c, vt_remat remat);
 /* Runs a whole step and returns the loss. Trained parameters get their gradients, and `out`, unless
  * NULL, gets the output; behind it follows that of the sound. */
