@@ -20,6 +20,7 @@ struct vc_spill {
     char *name;                              /* "FOLDER: WHAT" */
     int fd;                                  /* -1: dry */
     int failed;                              /* errno of the first failed write, or 0 */
+    vc_err lacks;                            /* of a dry one */
 };
 
 static size_t page(void)
@@ -121,8 +122,8 @@ int vc_spill_open(vc_spill **out, const char *dir, size_t bytes, const char *wha
     s->fd = -1;
     s->bytes = vc_spill_room(bytes ? bytes : 1);
     s->name = vc_format("%s: %s", dir, what);
-    int rc = s->name ? check_room(s, dir, dry, err) : vc_no_memory(err);
-    if (!rc)
+    int rc = s->name ? check_room(s, dir, dry, dry ? &s->lacks : err) : vc_no_memory(err);
+    if (!rc || (dry && s->name))
         rc = dry ? reserve(s, err) : make_file(s, dir, err);
     if (rc) {
         vc_spill_close(s);
@@ -201,6 +202,8 @@ int vc_spill_check(const vc_spill *s, vc_err *err)
 {
     if (!s)
         return 0;
+    if (s->lacks.code)
+        return vc_fail(err, s->lacks.code, "%s", s->lacks.text);
     if (s->failed) {
         errno = s->failed;
         return vc_fail_errno(err, "%s: cannot be written", s->name);

@@ -16,8 +16,8 @@
 typedef struct vc_spill vc_spill;
 
 /* Makes a file of `bytes` bytes, zeroes, in the folder dir, which exists. `what` names its values
- * in errors. VC_EFULL: the file system has not as many bytes. dry: no file is made, but errors are
- * the same, and dir need not exist; the memory costs nothing unless it is touched. */
+ * in errors. VC_EFULL: the file system has not as many bytes. dry: no file is made, and dir need not
+ * exist; the memory costs nothing unless it is touched, and vc_spill_check gives the VC_EFULL. */
 int vc_spill_open(vc_spill **out, const char *dir, size_t bytes, const char *what, bool dry,
                   vc_err *err);
 void vc_spill_close(vc_spill *s);            /* NULL is fine */
@@ -37,7 +37,8 @@ size_t vc_spill_bytes(const vc_spill *s);    /* of the file; 0 for NULL */
 void vc_spill_want(const vc_spill *s, const void *p, size_t bytes);
 void vc_spill_rest(vc_spill *s, const void *p, size_t bytes);
 
-/* The first error of writing or reading since the spill was opened; 0 for NULL. */
+/* The first error of writing or reading since the spill was opened, or of a dry one that of its
+ * room; 0 for NULL. */
 int vc_spill_check(const vc_spill *s, vc_err *err);
 
 #endif

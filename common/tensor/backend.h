@@ -64,9 +64,10 @@ typedef struct vt_drop {
 
 /* Device memory that is copied from or to the host while kernels use other memory: two places hold
  * the weights of swapped blocks alternately, one holds the next batch, and one stands for the block
- * inputs that offload.c moves. */
+ * inputs that offload.c moves. The last two hold the optimiser's state alternately (hosted.h). */
 typedef enum {
-    VT_PLACE_BLOCK, VT_PLACE_OTHER_BLOCK, VT_PLACE_BATCH, VT_PLACE_INPUT, VT_PLACES
+    VT_PLACE_BLOCK, VT_PLACE_OTHER_BLOCK, VT_PLACE_BATCH, VT_PLACE_INPUT, VT_PLACE_STATE,
+    VT_PLACE_OTHER_STATE, VT_PLACES
 } vt_place;
 
 /* Collective operations of ranks from device to device, called by common/comm/device.c: on a GPU

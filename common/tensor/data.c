@@ -191,6 +191,7 @@ typedef struct param {
     bool mapped, values_lent;
     const void *on_host;                       /* its values, if they stay on the host */
     void *copy;                                /* the memory of on_host, unless borrowed */
+    bool pinned;                               /* copy is of vt_param_hosted */
     vt_tensor grad;                            /* of a trained parameter */
     bool lent;                                 /* the gradient's values are the caller's */
     vt_buf grad_buf;
@@ -299,6 +300,27 @@ vt_tensor *vt_param_on_host(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *di
     return &p->t;
 }
 
+vt_tensor *vt_param_hosted(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim, vc_err *err)
+{
+    param *p = describe(dtype, nd, dim, err);
+
+    if (!p)
+        return NULL;
+    p->pinned = !g->sizes_only;
+    p->on_host = p->copy = p->pinned ? g->be->pin(g->dev, bytes_of(&p->t)) : calloc(1, 1);
+    if (!p->copy)
+        return no_room(p, err);
+    if (p->pinned)
+        memset(p->copy, 0, bytes_of(&p->t));
+    return &p->t;
+}
+
+/* Waits until what kernels and copies do to values on the host is done. */
+static void wait_for_host(const vt_ctx *g)
+{
+    g->be->download(g->dev, NULL, NULL, 0);
+}
+
 const void *vt_param_host_values(const vt_tensor *t) { return ((const param *)t)->on_host; }
 bool vt_param_is_on_host(const vt_tensor *t) { return vt_param_host_values(t); }
 
@@ -328,13 +350,23 @@ const void *vt_param_get(vt_ctx *g, const vt_tensor *t, void *to)
 {
     if (g->be->host_memory)
         return t->data;
+    if (((const param *)t)->pinned) {
+        wait_for_host(g);
+        return ((const param *)t)->copy;
+    }
     g->be->download(g->dev, to, t->data, bytes_of(t));
     return to;
 }
 
 void vt_param_set(vt_ctx *g, vt_tensor *t, const void *data, vc_dtype from)
 {
-    if (!g->sizes_only)
+    param *p = (param *)t;
+
+    if (p->pinned)
+        wait_for_host(g);
+    if (p->pinned)
+        convert(g, p->copy, t->dtype, data, from, vt_count(t));
+    else if (!g->sizes_only && !p->on_host)
         upload(g, t->data, t->dtype, data, from, vt_count(t));
     vt_param_changed(t);
 }
@@ -398,7 +430,10 @@ bool vt_param_mapped(const vt_tensor *t) { return ((const param *)t)->mapped; }
 
 static void free_values(vt_ctx *g, param *p)
 {
-    free(p->copy);
+    if (p->pinned)
+        g->be->unpin(g->dev, p->copy);
+    else
+        free(p->copy);
     if (!p->mapped && !p->on_host && !p->values_lent)
         g->be->free(g->dev, p->t.data, bytes_of(&p->t));
 }

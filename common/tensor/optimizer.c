@@ -8,6 +8,7 @@
 #include "common/kernels/moments.h"
 #include "common/os/spill.h"
 #include "common/tensor/engine.h"
+#include "common/tensor/hosted.h"
 #include "common/tensor/params.h"
 
 _Static_assert((int)VT_OPT_BLOCK == (int)VK_MOMENT_BLOCK, "who splits states knows the block");
@@ -111,8 +112,21 @@ int vt_opt_convert(vt_params *p, vt_optimizer how, vc_err *err)
     return 0;
 }
 
+/* Gives a state that is on the host the values of a parameter. */
+static int begin_on_host(vt_ctx *g, vt_tensor *x, const vt_tensor *t, vc_err *err)
+{
+    void *values = malloc(vc_dtype_bytes(t->dtype, (size_t)vt_count(t)));
+
+    if (!values)
+        return vc_no_memory(err);
+    vt_param_set(g, x, vt_param_get(g, t, values), t->dtype);
+    free(values);
+    return 0;
+}
+
 /* Makes the states of a trained parameter, the i-th. */
-static int open_states(vt_opt_state *s, int i, vt_params *p, const vt_tensor *t, vc_err *err)
+static int open_states(vt_opt_state *s, int i, vt_params *p, const vt_tensor *t, bool host,
+                       vc_err *err)
 {
     const vt_optimizer_row *o = &vt_optimizers[vt_opt_of(s->how, t)];
     int64_t dim[VT_DIMS];
@@ -122,10 +136,15 @@ static int open_states(vt_opt_state *s, int i, vt_params *p, const vt_tensor *t,
         if (!r->name)
             continue;
         int nd = vt_opt_shape(o, k, t, dim);
-        s->of[k][i] = vt_param_spilled(p->g, s->spill, r->type, nd, dim, err);
+        s->of[k][i] = host ? vt_param_hosted(p->g, r->type, nd, dim, err)
+                           : vt_param_spilled(p->g, s->spill, r->type, nd, dim, err);
         if (!s->of[k][i])
             return VC_ENOMEM;
-        if (r->as_values && !p->g->sizes_only)
+        int rc = r->as_values && host && !p->g->sizes_only
+                 ? begin_on_host(p->g, s->of[k][i], t, err) : 0;
+        if (rc)
+            return rc;
+        if (r->as_values && !host && !p->g->sizes_only)
             p->g->be->copy(p->g->dev, s->of[k][i], t);
         vt_param_rest(s->spill, s->of[k][i]);
     }
@@ -149,12 +168,33 @@ size_t vt_opt_spill_bytes(const vt_params *p, vt_optimizer how)
     return bytes;
 }
 
-int vt_opt_open(vt_opt_state *s, vt_params *p, vt_optimizer how, vc_spill *spill, vc_err *err)
+static size_t state_bytes(const vt_tensor *x)
 {
+    return x ? vc_dtype_bytes(x->dtype, (size_t)vt_count(x)) : 0;
+}
+
+/* Makes the places of states on the host, for the largest of a parameter. */
+static int open_places(vt_opt_state *s, vt_ctx *g, vc_err *err)
+{
+    size_t most = 0;
+
+    for (int i = 0; i < s->n; i++) {
+        size_t bytes = 0;
+        for (int k = 0; k < VT_OPT_STATES; k++)
+            bytes += vt_hosted_room(state_bytes(s->of[k][i]));
+        most = bytes > most ? bytes : most;
+    }
+    return vt_hosted_open(&s->hosted, g, most, err);
+}
+
+int vt_opt_open(vt_opt_state *s, vt_params *p, vt_optimizer how, const vt_opt_home *home,
+                vc_err *err)
+{
+    const bool host = home && home->host;
     size_t n = (size_t)vt_params_trained(p) + 1;
     int rc = 0;
 
-    *s = (vt_opt_state){ .how = how, .spill = spill };
+    *s = (vt_opt_state){ .how = how, .spill = home ? home->spill : NULL };
     for (int k = 0; !rc && k < VT_OPT_STATES; k++)
         rc = (s->of[k] = calloc(n, sizeof *s->of[k])) ? 0 : vc_no_memory(err);
     if (!rc)
@@ -162,8 +202,10 @@ int vt_opt_open(vt_opt_state *s, vt_params *p, vt_optimizer how, vc_spill *spill
     for (int i = 0; i < p->n && !rc; i++) {
         const vt_param *w = p->at[i];
         if (w->trained)
-            rc = vc_context(err, open_states(s, s->n++, p, w->t, err), "%s", w->name);
+            rc = vc_context(err, open_states(s, s->n++, p, w->t, host, err), "%s", w->name);
     }
+    if (!rc && host)
+        rc = open_places(s, p->g, err);
     if (!rc)
         rc = vt_opt_scratch_new(&s->scratch, p, how, err);
     if (rc)
@@ -179,18 +221,30 @@ void vt_opt_close(vt_opt_state *s, vt_params *p)
         free(s->of[k]);
     }
     vt_param_free(p->g, s->scratch);
+    vt_hosted_close(s->hosted);
     *s = (vt_opt_state){ 0 };
+}
+
+static size_t all_bytes(const vt_opt_state *s)
+{
+    size_t bytes = 0;
+
+    for (int k = 0; k < VT_OPT_STATES; k++)
+        for (int i = 0; i < s->n; i++)
+            bytes += state_bytes(s->of[k][i]);
+    return bytes;
+}
+
+size_t vt_opt_host_bytes(const vt_opt_state *s)
+{
+    return s->hosted ? all_bytes(s) : 0;
 }
 
 size_t vt_opt_bytes(const vt_opt_state *s)
 {
     size_t bytes = s->scratch ? (size_t)vt_count(s->scratch) * sizeof(float) : 0;
 
-    for (int k = 0; !s->spill && k < VT_OPT_STATES; k++)
-        for (int i = 0; i < s->n; i++)
-            if (s->of[k][i])
-                bytes += (size_t)vt_count(s->of[k][i]) * vc_dtype_size(s->of[k][i]->dtype);
-    return bytes;
+    return bytes + (s->hosted ? vt_hosted_bytes(s->hosted) : s->spill ? 0 : all_bytes(s));
 }
 
 /* ---- a step ---- */
@@ -253,17 +307,45 @@ vt_opt_step vt_opt_step_of(const vt_param *p, const vt_opt_step *o)
     return own;
 }
 
-/* Reads the states of the i-th trained parameter ahead, or lets them leave the memory. */
-static void move(const vt_opt_state *s, int i, void (*how)(vc_spill *, const vt_tensor *))
+/* Lists the states of the i-th trained parameter; false: there is none. */
+static bool states_of(const vt_opt_state *s, int i, vt_tensor *of[VT_OPT_STATES])
 {
-    for (int k = 0; s->spill && i < s->n && k < VT_OPT_STATES; k++)
-        if (s->of[k][i])
-            how(s->spill, s->of[k][i]);
+    for (int k = 0; i < s->n && k < VT_OPT_STATES; k++)
+        of[k] = s->of[k][i];
+    return i < s->n;
+}
+
+/* Begins to fetch the states of the i-th trained parameter, if they are elsewhere. */
+static void fetch(vt_opt_state *s, int i)
+{
+    vt_tensor *of[VT_OPT_STATES];
+
+    if (!states_of(s, i, of))
+        return;
+    for (int k = 0; s->spill && k < VT_OPT_STATES; k++)
+        if (of[k])
+            vt_param_want(s->spill, of[k]);
+    if (s->hosted)
+        vt_hosted_begin(s->hosted, i, VT_OPT_STATES, of);
+}
+
+/* Lets them go back. */
+static void give_back(vt_opt_state *s, int i)
+{
+    vt_tensor *of[VT_OPT_STATES];
+
+    states_of(s, i, of);
+    for (int k = 0; s->spill && k < VT_OPT_STATES; k++)
+        if (of[k])
+            vt_param_rest(s->spill, of[k]);
+    if (s->hosted)
+        vt_hosted_leave(s->hosted, i, VT_OPT_STATES, of);
 }
 
 /* Measures all parameters that a backward reached, if sum is not NULL, or else updates them. */
 static void each_reached(vt_params *p, vt_opt_state *s, const vt_opt_step *o, double *sum)
 {
+    fetch(s, 0);
     for (int i = 0, at = 0; i < p->n; i++) {
         const vt_param *w = p->at[i];
         if (!w->trained)
@@ -271,15 +353,18 @@ static void each_reached(vt_params *p, vt_opt_state *s, const vt_opt_step *o, do
         vt_opt_part x = { .how = vt_opt_of(s->how, w->t), .name = w->name, .w = w->t,
                           .grad = w->grad, .scratch = s->scratch };
         const vt_opt_step own = vt_opt_step_of(w, o);
-        for (int k = 0; k < VT_OPT_STATES; k++)
-            x.state[k] = s->of[k][at];
-        move(s, at + 1, vt_param_want);
+        states_of(s, at, x.state);
+        fetch(s, at + 1);
+        if (s->hosted)
+            vt_hosted_enter(s->hosted, at, VT_OPT_STATES, x.state);
         if (vt_param_reached(w) && sum)
             vt_opt_measure(p->g, &x, &own, s->number, sum);
         else if (vt_param_reached(w))
             vt_opt_apply_part(p->g, &x, &own, s->number);
-        move(s, at++, vt_param_rest);
+        give_back(s, at++);
     }
+    if (s->hosted)
+        vt_hosted_end(s->hosted);
 }
 
 void vt_opt_apply(vt_params *p, vt_opt_state *s, const vt_opt_step *o)

@@ -140,6 +140,61 @@ static void test_swap(void **state)
     free(model);
 }
 
+/* With the optimiser's state on the host a run has the same bits as without, and resumes either way;
+ * less memory of the device is predicted. */
+static void test_hosted_state(void **state)
+{
+#define FACTOR "adafactor --no_adafactor_relative_step --no_adafactor_scale_parameter"
+    static const char *const how[] = { "adamw", "adamw_bf16", "adamw8bit", "lion", FACTOR,
+                                       "muon", "prodigy --optimizer_args d0=1e-4" };
+#undef FACTOR
+    static const char *const files[] = { "optimizer.safetensors",
+                                         "transformer/diffusion_pytorch_model.safetensors" };
+    static const char away[] = "--offload_optimizer cpu";
+    const kind *k = *state;
+
+    size_t n = k == &kinds[F32] ? sizeof how / sizeof *how : 2;
+
+    for (size_t i = 0; i < n; i++) {
+        char *whole = vc_format("%s-host-%zu", k->name, i), *parts = vc_format("%s-parts", whole);
+        char *plain = vc_format("--optimizer %s --use_ema", how[i]);
+        char *other = vc_format("%s %s", plain, away);
+        train_kind(k, whole, device, plain, 5, false);
+        train_kind(k, parts, device, other, 2, false);
+        train_kind(k, parts, device, plain, 3, true);
+        train_kind(k, parts, device, other, 5, true);
+        for (int f = 0; f < 2; f++) {
+            char *a = vc_format("%s/checkpoint-5/%s", whole, files[f]);
+            char *b = vc_format("%s/checkpoint-5/%s", parts, files[f]);
+            if (!run_same_file(dir, a, b))
+                fail_msg("%s: %s and %s differ", how[i], a, b);
+            free(a);
+            free(b);
+        }
+        free(whole);
+        free(parts);
+        free(plain);
+        free(other);
+    }
+}
+
+static void test_hosted_refused(void **state)
+{
+    static const struct { const char *args, *message; } refused[] = {
+        { "--offload_optimizer disk", "disk: on a GPU the optimiser's state goes to the host's" },
+        { "--offload_optimizer cpu --optimizer schedule_free --lr_scheduler constant",
+          "not on a GPU with --optimizer schedule_free" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        char *all = vc_format("--dit_width 32 --dit_heads 2 --device %s --max_train_steps 1 %s",
+                              device, refused[i].args);
+        vc_err err = { 0 };
+        assert_fails(run(dir, "refused", all, &err), VC_EUSAGE, &err, refused[i].message);
+        free(all);
+    }
+}
+
 /* The losses of the quarters of noise, which come from those of a batch's rows, are the same in all
  * steps. */
 static void same_levels(const char *a, const char *b)
@@ -354,6 +409,8 @@ int main(void)
         cmocka_unit_test(test_no_graphs),
         OF_KIND(test_swap, F32), OF_KIND(test_swap, BF16),
         OF_KIND(test_graphs, F32), OF_KIND(test_graphs, BF16),
+        OF_KIND(test_hosted_state, F32), OF_KIND(test_hosted_state, BF16),
+        cmocka_unit_test(test_hosted_refused),
         OF_KIND(test_offload, F32), OF_KIND(test_offload, BF16),
         OF_KIND(test_deterministic, F32), OF_KIND(test_deterministic, BF16),
         OF_KIND(test_long, BF16),
@@ -362,6 +419,7 @@ int main(void)
     vt_ctx *g;
     vc_err err = { 0 };
 
+    cmocka_set_test_filter(getenv("VLT_TEST"));  /* a test's name; * matches any letters */
     device = getenv("VLT_DEVICE");
     if (!device)
         device = "host";

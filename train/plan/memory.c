@@ -401,16 +401,20 @@ static void remedies(const vtrain *t, uint32_t group, char *text, size_t size)
         { lora, "a smaller --rank" },
         { lora && !vt_host_memory(t->g) && t->plan.swapped < t->plan.blocks, "--low_vram" },
         { less[0], less },
-        { !lora && vt_host_memory(t->g) && !vtrain_opt_spilled(t->optim.state),
-          "--offload_optimizer disk" },
+        { !lora && !vtrain_opt_spilled(t->optim.state) && !vtrain_opt_hosted(t->optim.state),
+          vt_host_memory(t->g) ? "--offload_optimizer disk" : "--offload_optimizer cpu" },
         { c->use_ema, "--no_use_ema" },
         { true, "or smaller buckets (vprep --video_sample_size, --video_sample_n_frames)" },
     };
     size_t n = 0;
     text[0] = '\0';
-    for (size_t i = 0; i < sizeof all / sizeof *all && n < size; i++)
+    for (size_t i = 0; i < sizeof all / sizeof *all && n < size; i++) {
+        const char *flag = all[i].flag;
+        if (!n && !strncmp(flag, "or ", 3))
+            flag += 3;                         /* the last one is the only one */
         if (all[i].helps)
-            n += (size_t)snprintf(text + n, size - n, "%s%s", n ? ", " : "", all[i].flag);
+            n += (size_t)snprintf(text + n, size - n, "%s%s", n ? ", " : "", flag);
+    }
 }
 
 int vtrain_memory_remedy(const vtrain *t, uint32_t group, int rc, vc_err *err)

@@ -231,11 +231,18 @@ static void say_memory(const vtrain *t)
     if (t->plan.offloaded)
         say(t, "memory: %s of blocks' inputs are offloaded to host memory until backward",
             vc_human_bytes(mapped, (double)t->plan.offloaded));
+    vc_err lacks;
+    if (t->cfg.dry_run && vtrain_opt_check(t->optim.state, &lacks))
+        vc_warn(t->ui, "--offload_optimizer %s: %s", t->cfg.offload_optimizer, lacks.text);
     if (vtrain_opt_spilled(t->optim.state))
         say(t, "memory: %s of optimiser state are in a file in %s, beyond the peak: each step reads "
             "and writes them", vc_human_bytes(mapped,
             (double)vtrain_opt_spilled(t->optim.state)), strcmp(t->cfg.offload_optimizer, "disk")
             ? t->cfg.offload_optimizer : t->cfg.output_dir);
+    if (vtrain_opt_hosted(t->optim.state))
+        say(t, "memory: %s of optimiser state are in the host's memory, and are copied to the "
+            "device for each update", vc_human_bytes(mapped,
+            (double)vtrain_opt_hosted(t->optim.state)));
     if (b.on_host)
         say(t, "memory: %s of frozen weights, of the first %d blocks, stay on the host and are "
             "copied when their block is reached", vc_human_bytes(mapped, (double)b.on_host),

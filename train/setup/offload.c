@@ -9,11 +9,23 @@
 
 enum { IN_MEMORY = 0x01021994 };               /* statfs's f_type of a tmpfs */
 
-static int refuse_device(const char *where, vc_err *err)
+/* On a device with its own memory: only whole state, and not an optimiser whose weights of files
+ * are found from the state by kernels. */
+static int check_device(const vtrain *t, const char *where, vc_err *err)
 {
-    return vc_fail(err, VC_EUSAGE, "--offload_optimizer %s: on a GPU the optimiser's state stays "
-                   "on the device: --optimizer adamw8bit or adamw_bf16 has less of it, and "
-                   "--parallel zero2 or fsdp splits it over several GPUs", where);
+    const vt_optimizer_row *row = &vt_optimizers[t->cfg.optimizer];
+    if (strcmp(where, "cpu"))
+        return vc_fail(err, VC_EUSAGE, "--offload_optimizer %s: on a GPU the optimiser's state goes "
+                       "to the host's memory, not to a disk: give cpu", where);
+    if (t->cfg.dp_shards > 1)
+        return vc_fail(err, VC_EUSAGE, "--offload_optimizer cpu: not yet on several GPUs that split "
+                       "the optimiser's state, each of which has a part of it already: leave it "
+                       "out, or give --parallel ddp");
+    if (row->run && row->run->shown)
+        return vc_fail(err, VC_EUSAGE, "--offload_optimizer cpu: not on a GPU with --optimizer %s, "
+                       "whose weights of files and samples are computed from its state: leave it "
+                       "out, or give another --optimizer", row->name);
+    return 0;
 }
 
 static int check_folder(const char *folder, vc_err *err)
@@ -25,16 +37,18 @@ static int check_folder(const char *folder, vc_err *err)
                    "give none, cpu, disk or another folder", folder);
 }
 
-int vtrain_offload_folder(const char **folder, const vtrain *t, vc_err *err)
+int vtrain_offload_where(const char **folder, bool *host, const vtrain *t, vc_err *err)
 {
     const char *where = t->cfg.offload_optimizer;
     struct statfs fs;
     int rc = 0;
     *folder = NULL;
+    *host = false;
     if (!strcmp(where, "none"))
         return 0;
-    if (!vt_host_memory(t->g))
-        return refuse_device(where, err);
+    *host = !vt_host_memory(t->g);
+    if (*host)
+        return check_device(t, where, err);
     if (!strcmp(where, "cpu")) {
         vc_say(t->ui, "--offload_optimizer cpu: has no effect on the CPU, where the optimiser's "
                "state is in the host's memory anyway: disk needs less of it");
