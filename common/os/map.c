@@ -99,7 +99,8 @@ static bool tear(guard *g, uintptr_t address)
     atomic_store(&ever, true);
     atomic_store(&pending, true);
     void *at = (void *)(from + page * page_size);
-    return mmap(at, page_size, atomic_load(&g->access), MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at;
+    int access = atomic_load(&g->access);
+    return mmap(at, page_size, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at;
 }
 
 /* A handler may only use async-signal-safe calls: this one uses loads, stores, mmap, sigaction,

@@ -16,8 +16,9 @@
 typedef struct vc_spill vc_spill;
 
 /* Makes a file of `bytes` bytes, zeroes, in the folder dir, which exists. `what` names its values
- * in errors. VC_EFULL: the file system has not as many bytes. dry: no file is made, and dir need not
- * exist; the memory costs nothing unless it is touched, and vc_spill_check gives the VC_EFULL. */
+ * in errors. VC_EFULL: the file system has not as many bytes. dry: no file is made, and dir need
+ * not exist; the memory costs nothing unless it is touched, and vc_spill_check gives the VC_EFULL.
+ */
 int vc_spill_open(vc_spill **out, const char *dir, size_t bytes, const char *what, bool dry,
                   vc_err *err);
 void vc_spill_close(vc_spill *s);            /* NULL is fine */

@@ -276,8 +276,15 @@ vt_tensor *vt_param_spilled(vt_ctx *g, vc_spill *spill, vc_dtype dtype, int nd, 
     return NULL;
 }
 
-void vt_param_want(vc_spill *spill, const vt_tensor *t) { vc_spill_want(spill, t->data, bytes_of(t)); }
-void vt_param_rest(vc_spill *spill, const vt_tensor *t) { vc_spill_rest(spill, t->data, bytes_of(t)); }
+void vt_param_want(vc_spill *spill, const vt_tensor *t)
+{
+    vc_spill_want(spill, t->data, bytes_of(t));
+}
+
+void vt_param_rest(vc_spill *spill, const vt_tensor *t)
+{
+    vc_spill_rest(spill, t->data, bytes_of(t));
+}
 
 /* ---- weights that stay on the host ---- */
 

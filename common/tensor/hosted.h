@@ -12,8 +12,10 @@
 
 typedef struct vt_hosted vt_hosted;
 
-/* Makes two places of `bytes` bytes each: the most that vt_hosted_room gives for a parameter. */
-int vt_hosted_open(vt_hosted **out, vt_ctx *g, size_t bytes, vc_err *err);
+/* Makes two places of `bytes` bytes each: the most that vt_hosted_room gives for a parameter.
+ * host_of: gives a tensor's memory on the host (vt_param_host_memory). */
+typedef void *vt_host_of_fn(const vt_ctx *g, vt_tensor *t);
+int vt_hosted_open(vt_hosted **out, vt_ctx *g, size_t bytes, vt_host_of_fn *host_of, vc_err *err);
 void vt_hosted_close(vt_hosted *h);           /* NULL is fine */
 /* Bytes of a place that a tensor of state takes. */
 size_t vt_hosted_room(size_t bytes);

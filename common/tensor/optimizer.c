@@ -184,7 +184,7 @@ static int open_places(vt_opt_state *s, vt_ctx *g, vc_err *err)
             bytes += vt_hosted_room(state_bytes(s->of[k][i]));
         most = bytes > most ? bytes : most;
     }
-    return vt_hosted_open(&s->hosted, g, most, err);
+    return vt_hosted_open(&s->hosted, g, most, vt_param_host_memory, err);
 }
 
 int vt_opt_open(vt_opt_state *s, vt_params *p, vt_optimizer how, const vt_opt_home *home,

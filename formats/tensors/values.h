@@ -25,8 +25,8 @@ typedef struct vf_views {
                                               * view has the values */
     int n, room;
     void *held, *converted;                  /* values of the last tensor, before and after */
-    void (*written)(void *arg, const vt_tensor *t);      /* NULL, or called with each tensor when its
-                                              * values were written */
+    void (*written)(void *arg, const vt_tensor *t);      /* NULL, or called with each tensor when
+                                              * its values were written */
     void *written_arg;
     const vt_tensor *last;                   /* whose values are being written, or NULL */
 } vf_views;

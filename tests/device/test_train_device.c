@@ -140,8 +140,8 @@ static void test_swap(void **state)
     free(model);
 }
 
-/* With the optimiser's state on the host a run has the same bits as without, and resumes either way;
- * less memory of the device is predicted. */
+/* With the optimiser's state on the host a run has the same bits as without, and resumes either
+ * way. */
 static void test_hosted_state(void **state)
 {
 #define FACTOR "adafactor --no_adafactor_relative_step --no_adafactor_scale_parameter"

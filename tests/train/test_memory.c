@@ -272,7 +272,7 @@ static void test_too_much(void **state)
     SAYS(err, "bucket 2x4x4: a peak of ");
     SAYS(err, "is predicted, but --memory_limit is 1.0 MiB");
     SAYS(err, "To need less memory, give a smaller --train_batch_size, "
-         "--optimizer adamw8bit, or smaller buckets");
+         "--optimizer adamw8bit, --offload_optimizer disk, or smaller buckets");
     t.cfg.optimizer = VT_ADAMW8BIT;
     t.cfg.train_batch_size = 1;
     t.cfg.training_type = VTRAIN_LORA;

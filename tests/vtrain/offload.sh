@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# --offload_optimizer disk: the state of every optimiser and the average lie in a file without a name;
-# the bits are those of a run without, and a run resumes either way. Memory falls by the state's
-# bytes, and is predicted. A full disk, one that fails and a missing folder are errors; DeepSpeed's
-# and accelerate's files and flags mean the same.
+# --offload_optimizer disk: the state of every optimiser and the average lie in a file without a
+# name; the bits are those of a run without, and a run resumes either way, on ranks too. The
+# predicted peak is without the state, and the real one is near it. A full disk and a missing folder
+# are errors before step 1; DeepSpeed's and accelerate's files and flags mean the same.
 . "$(dirname "$0")/../lib/check.sh"
 export OMP_NUM_THREADS=1
 need random_dataset few.lmdb 4 1 4 4 4 32 builtin 32
@@ -62,6 +62,25 @@ if [ "$VLT_MPI" = ON ] && command -v mpirun >/dev/null; then
         done
     done
 fi
+
+# ---- memory ----
+# peak OUT FLAG...: a run with 10 MB of weights and twice as much state; sets real and off, percents
+# of the prediction
+peak()
+{
+    expect 0 . vtrain --latents few.lmdb --output_dir "$1" --train_batch_size 1 --threads 1 \
+        --training_type full-finetune --dit_width 320 --dit_layers 2 --dit_heads 4 \
+        --max_train_steps 2 "${@:2}"
+    off=$(sed -n 's/.*memory: peak .* which is \([.0-9]*\)% .* were predicted.*/\1/p' "$log")
+    real=$(sed -n 's/.*"peak_bytes":\([0-9]*\).*/\1/p' "$1/metrics.jsonl" | tail -n 1)
+    awk -v off="${off:-99}" 'BEGIN { exit !(off <= 10) }' || wrong "$*: $off %"
+}
+peak in-memory && most=$real
+peak on-disk --offload_optimizer disk
+state=$(sed -n 's/.*memory: \([.0-9]*\) MiB of optimiser state are in a file.*/\1/p' "$log")
+awk -v most="$most" -v real="$real" -v state="${state:-0}" \
+    'BEGIN { exit !(state > 20 && most - real > 0.95 * state * 1048576) }' ||
+    wrong "$most bytes, $real with $state MiB in a file"
 
 # ---- words, and what does not go ----
 rm -rf out

@@ -29,7 +29,7 @@ int vtrain_opt_open(vtrain_opt **out, vtrain_dist *d, vt_ctx *g, vt_params *p,
 void vtrain_opt_close(vtrain_opt *o);                        /* NULL is fine */
 /* The numbers of the run (vt_opt_run), VT_OPT_NUMBERS of them: equal on all ranks. */
 double *vtrain_opt_numbers(vtrain_opt *o);
-/* Bytes of state and average that this rank holds during the whole run: in memory, and in a file. */
+/* Bytes of state and average that this rank holds during the whole run: in memory, in a file. */
 size_t vtrain_opt_bytes(const vtrain_opt *o);
 size_t vtrain_opt_spilled(const vtrain_opt *o);
 size_t vtrain_opt_hosted(const vtrain_opt *o);               /* on the host, beside the device */

@@ -235,8 +235,8 @@ static void say_memory(const vtrain *t)
     if (t->cfg.dry_run && vtrain_opt_check(t->optim.state, &lacks))
         vc_warn(t->ui, "--offload_optimizer %s: %s", t->cfg.offload_optimizer, lacks.text);
     if (vtrain_opt_spilled(t->optim.state))
-        say(t, "memory: %s of optimiser state are in a file in %s, beyond the peak: each step reads "
-            "and writes them", vc_human_bytes(mapped,
+        say(t, "memory: %s of optimiser state are in a file in %s, beyond the peak: each step "
+            "reads and writes them", vc_human_bytes(mapped,
             (double)vtrain_opt_spilled(t->optim.state)), strcmp(t->cfg.offload_optimizer, "disk")
             ? t->cfg.offload_optimizer : t->cfg.output_dir);
     if (vtrain_opt_hosted(t->optim.state))

@@ -17,8 +17,8 @@ int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err);
 /* Takes the settings of accelerate's and DeepSpeed's flags and files (launcher.c) for flags that
  * were not given. A bad entry of a file is added to the errors of set. */
 int vtrain_take_launcher(vtrain_config *c, vc_flags *set, vc_err *err);
-/* Replaces DeepSpeed's words of --offload_optimizer (nvme, its path) and --offload_param by those of
- * the run: none, cpu, disk or a folder, and --low_vram. */
+/* Replaces DeepSpeed's words of --offload_optimizer (nvme, its path) and --offload_param by those
+ * of the run: none, cpu, disk or a folder, and --low_vram. */
 void vtrain_take_offload(vtrain_config *c, vc_flags *set);
 /* Fills in dp_degree and dp_shards; VC_EUSAGE if their product is not the number of ranks, sp does
  * not divide it, or the run expects another number (--num_processes). */

@@ -6,8 +6,8 @@
 
 /* *folder becomes the folder of the state's file, borrowed from the settings, which exists unless
  * the run is dry; NULL: the state is in memory. *host: in the host's, beside a device with its own.
- * Reports what has no effect on this device. VC_EUSAGE: the device cannot do it, or there is no such
- * folder. */
+ * Reports what has no effect on this device. VC_EUSAGE: the device cannot do it, or there is no
+ * such folder. */
 int vtrain_offload_where(const char **folder, bool *host, const vtrain *t, vc_err *err);
 
 #endif

@@ -9,6 +9,7 @@ enum { PLACES = 2, ALIGN = 256 };
 
 struct vt_hosted {
     vt_ctx *g;
+    vt_host_of_fn *host_of;
     char *memory[PLACES];
     size_t bytes;                              /* of a place */
     bool leaving[PLACES];                      /* its last states may not be on the host yet */
@@ -26,13 +27,13 @@ size_t vt_hosted_room(size_t bytes)
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-int vt_hosted_open(vt_hosted **out, vt_ctx *g, size_t bytes, vc_err *err)
+int vt_hosted_open(vt_hosted **out, vt_ctx *g, size_t bytes, vt_host_of_fn *host_of, vc_err *err)
 {
     vt_hosted *h = *out = calloc(1, sizeof *h);
 
     if (!h)
         return vc_no_memory(err);
-    *h = (vt_hosted){ .g = g, .bytes = bytes ? bytes : ALIGN };
+    *h = (vt_hosted){ .g = g, .bytes = bytes ? bytes : ALIGN, .host_of = host_of };
     for (int k = 0; k < PLACES; k++) {
         h->memory[k] = g->be->alloc(g->dev, h->bytes);
         if (!h->memory[k])
@@ -73,7 +74,7 @@ void vt_hosted_begin(vt_hosted *h, int i, int n, vt_tensor *const *t)
     for (int k = 0; k < n; k++) {
         if (!t[k])
             continue;
-        h->g->be->move(h->g->dev, place_of(i), at, vt_param_host_values(t[k]), bytes_of(t[k]));
+        h->g->be->move(h->g->dev, place_of(i), at, h->host_of(h->g, t[k]), bytes_of(t[k]));
         at += vt_hosted_room(bytes_of(t[k]));
     }
 }
@@ -97,7 +98,7 @@ void vt_hosted_leave(vt_hosted *h, int i, int n, vt_tensor *const *t)
     for (int k = 0; k < n; k++) {
         if (!t[k])
             continue;
-        h->g->be->move(h->g->dev, place_of(i), vt_param_host_memory(h->g, t[k]), t[k]->data,
+        h->g->be->move(h->g->dev, place_of(i), h->host_of(h->g, t[k]), t[k]->data,
                        bytes_of(t[k]));
         t[k]->data = NULL;
         h->leaving[i % PLACES] = true;
