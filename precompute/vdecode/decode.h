@@ -25,7 +25,8 @@ typedef struct decoder {
     char *dir;                               /* of the weights; NULL: built in */
     vae *vae;
     vae_info info;
-    struct decode_sound *sound;              /* of the dataset in hand (sound.h); NULL: none */
+    struct decode_sound *sound;              /* of the dataset in hand, or of files (sound.h); NULL:
+                                              * none */
     vc_progress *progress;
     bool by_frames;                          /* the progress counts the frames of one latent; */
     double place, each;                      /* else: where the next latent is in it, and the share

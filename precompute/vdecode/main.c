@@ -230,6 +230,8 @@ static int decode_dataset(decoder *d, const char *path, vc_err *err)
                      "or --vae", path, class, d->info.class);
     if (!rc)
         compare_weights(d, set, "vae", d->dir);
+    decode_sound_close(d->sound);            /* of a file before */
+    d->sound = NULL;
     if (!rc)
         rc = decode_sound_open(&d->sound, d, set, err);
     if (!rc && d->sound)
@@ -259,7 +261,14 @@ static int decode_file(decoder *d, const char *path, const char *stem, sheet *s,
     if (rc)
         return rc;
 
-    rc = decode_latent(d, st, NULL, stem, decode_chosen(st), s, err);
+    chosen c = decode_chosen(st);
+    media_wave wave = { 0 };
+    if (c.fps > 0 && c.most > 0 && !(d->o.fps > 0 && d->o.fps != c.fps))
+        rc = decode_sound_file(&d->sound, d, st, c.most / c.fps, &wave, err);
+    c.sound = wave.x ? &wave : NULL;
+    if (!rc)
+        rc = decode_latent(d, st, NULL, stem, c, s, err);
+    free(wave.x);
     d->done += !rc;
     vf_safetensors_close(st);
     return vc_context(err, rc, "%s", path);
@@ -445,6 +454,7 @@ static int run(decoder *d, const vc_list *in, vc_err *err)
     if (!rc)
         say_done(d);
     free(d->where);
+    decode_sound_close(d->sound);
     if (d->class)
         d->class->close(d->vae);
     free(d->dir);

@@ -17,5 +17,9 @@ const char *decode_sound_dir(const decode_sound *s); /* of the audio_vae */
  * s may be NULL. */
 int decode_sound_run(decode_sound *s, const vf_dataset *set, uint32_t i, const cJSON *record,
                      double seconds, media_wave *wave, vc_err *err);
+/* The same of a file of latents, which holds its sound as `audio`; *s is opened where it is NULL.
+ * Without --model a sound is left out with a warning. */
+int decode_sound_file(decode_sound **s, const decoder *d, const vf_safetensors *st,
+                      double seconds, media_wave *wave, vc_err *err);
 
 #endif
