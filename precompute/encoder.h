@@ -69,6 +69,8 @@ typedef struct encoder_opts {
     const char *tokenizer;           /* text encoders: the tokenizer's folder, */
     const char *beside;              /* text encoders: the folder of the component that makes
                                       * features of the states (vc_text.beside); or NULL */
+    bool sound;                      /* text encoders: features for a clip's sound too, where they
+                                      * differ from those for its video */
     const char *image_processor;     /* of texts with pictures and of vision models: the image
                                       * processor's folder */
     text_rule text;                  /* text encoders: the slot's; borrowed */

@@ -43,7 +43,8 @@ static int set_up(encoder *e, const encoder_opts *o, text_info *info, vc_err *er
                        : vc_fail(err, VC_EINVAL, "%s: no folder of connectors is given", o->dir);
     if (!rc)
         rc = ltx2_features_open(&e->features, gemma_context(e->model), o->beside,
-                                gemma_states(e->model), gemma_width(e->model), err);
+                                gemma_states(e->model), gemma_width(e->model),
+                                o->sound, err);
     if (!rc)
         rc = fingerprint(e, &info->fingerprint, err);
     if (rc)

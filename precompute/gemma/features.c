@@ -15,8 +15,8 @@ struct ltx2_features {
     vt_ctx *g;
     vf_model *file;
     vt_params *params;
-    vt_lin project;
-    int64_t channels, states, width;
+    vt_lin project[2];                            /* of the video, of the sound; w NULL: none */
+    int64_t channels, states, width[2];
     bool by_token, bias;                          /* 2.3; the linear layer has biases */
 };
 
@@ -25,18 +25,20 @@ static const vf_config_row rows[] = {
     VF_INT(ltx2_features, channels, "caption_channels", 3840, 1, 1 << 16),
     VF_INT(ltx2_features, states, "text_proj_in_factor", 49, 1, 1 << 10),
     VF_FLAG(ltx2_features, by_token, "per_modality_projections", false),
-    VF_INT(ltx2_features, width, "video_hidden_dim", 4096, 1, 1 << 16),
+    VF_INT(ltx2_features, width[0], "video_hidden_dim", 4096, 1, 1 << 16),
+    VF_INT(ltx2_features, width[1], "audio_hidden_dim", 2048, 1, 1 << 16),
     VF_FLAG(ltx2_features, bias, "proj_bias", false),
     { 0 }
 };
 
-#define PROJECT(kind) \
-    { { "proj_in", kind, offsetof(ltx2_features, project), { -1, -2 }, VT_INIT_ZERO }, { 0 } }
+/* The fields are bound in the vt_lin of one of the two. */
+#define PROJECT(kind) { { "proj_in", kind, 0, { -1, -2 }, VT_INIT_ZERO }, { 0 } }
 static const vt_weight table[] = PROJECT(VT_W_LINEAR_NO_BIAS), biased[] = PROJECT(VT_W_LINEAR);
 
 /* ---- open and close ---- */
 
-static int read_config(ltx2_features *f, const char *dir, int states, int channels, vc_err *err)
+static int read_config(ltx2_features *f, const char *dir, int states, int channels, bool sound,
+                       vc_err *err)
 {
     cJSON *config;
     int rc = vf_component_config(&config, dir, "connectors", NULL, err);
@@ -49,14 +51,29 @@ static int read_config(ltx2_features *f, const char *dir, int states, int channe
                      "these connectors", (long long)f->states, (long long)f->channels, states,
                      channels);
     if (!f->by_token)
-        f->width = f->channels;
+        f->width[0] = f->channels;
+    if (!f->by_token || !sound)
+        f->width[1] = 0;
     cJSON_Delete(config);
     return vc_context(err, rc, "%s/config.json", dir);
 }
 
-static int set_up(ltx2_features *f, const char *dir, int states, int channels, vc_err *err)
+static int bind(ltx2_features *f, int which, const vt_source *src, vc_err *err)
 {
-    int rc = read_config(f, dir, states, channels, err);
+    static const char *const prefix[2] = { "video_text_", "audio_text_" };
+    const int64_t sizes[] = { 0, f->width[which], f->channels * f->states };
+
+    if (!f->width[which])
+        return 0;
+    return vt_params_bind(f->params, f->bias ? biased : table,
+                          f->by_token ? prefix[which] : "text_", 0, &f->project[which], sizes, src,
+                          err);
+}
+
+static int set_up(ltx2_features *f, const char *dir, int states, int channels, bool sound,
+                  vc_err *err)
+{
+    int rc = read_config(f, dir, states, channels, sound, err);
 
     if (!rc)
         rc = vf_component_open(&f->file, dir, "connectors", err);
@@ -64,22 +81,22 @@ static int set_up(ltx2_features *f, const char *dir, int states, int channels, v
         rc = vt_params_open(&f->params, f->g, err);
     if (rc)
         return rc;
-    const int64_t sizes[] = { 0, f->width, f->channels * f->states };
     const vt_source src = vf_model_source(f->file);
-    rc = vt_params_bind(f->params, f->bias ? biased : table, f->by_token ? "video_text_" : "text_",
-                        0, f, sizes, &src, err);
+    rc = bind(f, 0, &src, err);
+    if (!rc)
+        rc = bind(f, 1, &src, err);
     return vc_context(err, rc, "%s", dir);
 }
 
 int ltx2_features_open(ltx2_features **out, vt_ctx *g, const char *dir, int states, int channels,
-                       vc_err *err)
+                       bool sound, vc_err *err)
 {
     *out = NULL;
     ltx2_features *f = calloc(1, sizeof *f);
     if (!f)
         return vc_no_memory(err);
     f->g = g;
-    int rc = set_up(f, dir, states, channels, err);
+    int rc = set_up(f, dir, states, channels, sound, err);
     if (rc) {
         ltx2_features_close(f);
         return rc;
@@ -97,7 +114,7 @@ void ltx2_features_close(ltx2_features *f)
     free(f);
 }
 
-int ltx2_features_width(const ltx2_features *f) { return (int)f->width; }
+int ltx2_features_width(const ltx2_features *f) { return (int)(f->width[0] + f->width[1]); }
 
 int ltx2_features_hash(const ltx2_features *f, vf_hasher *h, vc_err *err)
 {
@@ -147,7 +164,7 @@ static void by_size(float *x, size_t n, double scale)
 static void normalise(const ltx2_features *f, float *states, int n)
 {
     const size_t c = (size_t)f->channels, layer = (size_t)n * c;
-    const double scale = sqrt((double)f->width / (double)f->channels);
+    const double scale = sqrt((double)f->width[0] / (double)f->channels);
 
     for (int64_t l = 0; l < f->states; l++) {
         float *x = states + (size_t)l * layer;
@@ -173,16 +190,25 @@ static void interleave(const ltx2_features *f, const float *states, int all, int
         }
 }
 
-/* Makes the features of n tokens from their interleaved states x. */
-static int project(ltx2_features *f, const float *x, int n, float *features, vc_err *err)
+/* Makes the features of n tokens from their interleaved states x, which it scales anew for the
+ * sound. */
+static int project(ltx2_features *f, float *x, int n, float *features, vc_err *err)
 {
     const int64_t dim[3] = { 1, n, f->channels * f->states };
 
     vt_step_begin(f->g, 0);
-    vt_tensor *in = vt_from_host(f->g, vt_compute(f->g), 3, dim, x, VC_F32);
+    vt_tensor *in = vt_from_host(f->g, vt_compute(f->g), 3, dim, x, VC_F32), *part[2];
+    const double by = sqrt((double)f->width[1] / (double)f->width[0]);
+    part[0] = vt_linear(f->g, in, &f->project[0]);
+    if (f->width[1]) {
+        for (int64_t i = 0; i < n * dim[2]; i++)
+            x[i] = (float)((double)x[i] * by);
+        in = vt_from_host(f->g, vt_compute(f->g), 3, dim, x, VC_F32);
+        part[1] = vt_linear(f->g, in, &f->project[1]);
+        part[0] = vt_concat(f->g, 2, 2, part);
+    }
     text_stack s = { .g = f->g };
-    return text_stack_end(&s, vt_cast(f->g, vt_linear(f->g, in, &f->project), VC_F32), features,
-                          err);
+    return text_stack_end(&s, vt_cast(f->g, part[0], VC_F32), features, err);
 }
 
 int ltx2_features_make(ltx2_features *f, float *states, int n, float *features, vc_err *err)
@@ -195,7 +221,7 @@ int ltx2_features_make(ltx2_features *f, float *states, int n, float *features, 
     for (int i = 0; !rc && i < n; i += BLOCK) {
         const int m = n - i < BLOCK ? n - i : BLOCK;
         interleave(f, states, n, i, m, x);
-        rc = project(f, x, m, features + (size_t)i * (size_t)f->width, err);
+        rc = project(f, x, m, features + (size_t)i * (size_t)ltx2_features_width(f), err);
     }
     free(x);
     return rc;

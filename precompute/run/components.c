@@ -352,7 +352,7 @@ static int find_text_parts(vprep *p, int slot, int max_length, vc_err *err)
         rc = find_image_processor(p, t, home, rule.each ? "processor" : "image_processor", err);
     free(home);
     t->opts = (encoder_opts){ .dir = t->dir, .tokenizer = t->tokenizer,
-                              .beside = t->beside,
+                              .beside = t->beside, .sound = c->with_audio,
                               .image_processor = t->image_processor, .device = c->device,
                               .text = rule,
                               .dtype = dtype_of(c->text_dtype[slot], p->encoders.family.is) };

@@ -38,7 +38,7 @@ static float *by_layer(const float *x, int n)
 }
 
 /* The largest error of the features of both texts. */
-static double error_of(const char *name, vc_dtype compute)
+static double error_of(const char *name, bool sound, vc_dtype compute)
 {
     tf_fixture t = tf_open(name, VC_BF16);
     vt_ctx *g = context(compute);
@@ -47,10 +47,10 @@ static double error_of(const char *name, vc_dtype compute)
     int64_t dim[8];
     double most = 0;
 
-    assert_ok(ltx2_features_open(&f, g, t.dir, STATES, CHANNELS, &err), &err);
+    assert_ok(ltx2_features_open(&f, g, t.dir, STATES, CHANNELS, sound, &err), &err);
     float *states = golden_values(t.gold, "states", NULL), *length = golden_values(t.gold, "length",
                                                                                    NULL);
-    float *want = golden_values(t.gold, "features", dim);
+    float *want = golden_values(t.gold, sound ? "both" : "features", dim);
     const int rows = (int)dim[1], width = (int)dim[2];
     assert_int_equal(ltx2_features_width(f), width);
     for (int b = 0; b < 2; b++) {
@@ -72,10 +72,11 @@ static double error_of(const char *name, vc_dtype compute)
 static void equals_the_reference(void **state)
 {
     (void)state;
-    for (int i = 0; i < 3; i++) {
-        double e = error_of(versions[i], VC_F32), half = error_of(versions[i], VC_BF16);
+    for (int i = 0; i < 6; i++) {
+        const char *name = versions[i / 2];
+        double e = error_of(name, i % 2, VC_F32), half = error_of(name, i % 2, VC_BF16);
         if (!(e <= 1e-5 && half <= 2e-2))
-            fail_msg("%s: the errors are %.3g and %.3g", versions[i], e, half);
+            fail_msg("%s: the errors are %.3g and %.3g", name, e, half);
     }
 }
 
@@ -90,7 +91,7 @@ static void versions_are_told_apart(void **state)
         ltx2_features *f;
         vf_hasher h;
         vc_err err = { 0 };
-        assert_ok(ltx2_features_open(&f, g, t.dir, STATES, CHANNELS, &err), &err);
+        assert_ok(ltx2_features_open(&f, g, t.dir, STATES, CHANNELS, false, &err), &err);
         vf_hasher_begin(&h, "test");
         assert_ok(ltx2_features_hash(f, &h, &err), &err);
         key[i] = vf_hasher_end(&h);
@@ -114,7 +115,7 @@ static void refuses_another_text_encoder(void **state)
     assert_null(f);
     char *config = tf_changed(&t, "proj_bias", "true");
     tf_put_config(&t, config);
-    rc = ltx2_features_open(&f, g, t.dir, STATES, CHANNELS, &err);
+    rc = ltx2_features_open(&f, g, t.dir, STATES, CHANNELS, false, &err);
     assert_fails(rc, VC_ENOENT, &err, "text_proj_in.bias");
     free(config);
     vt_close(g);
