@@ -8,11 +8,11 @@
 
 const vc_foreign vc_program_flags[] = {
     /* musubi-tuner's forks for LTX-2 */
-    ONLY("video|v", "ltx2_mode ltx_mode", "of LTX-2 the video alone is trained, and no sound"),
+    ONLY("video|v", "ltx2_mode ltx_mode", "with the sound write --with_audio instead"),
     NONE(1, "ltx_version ltx_version_check_mode", "the version is read from the model's folder"),
     NONE(0, "gemma_load_in_8bit gemma_load_in_4bit", "text encoders compute in bf16"),
-    REFUSED(0, "separate_audio_buckets ltx2_audio_video ltx2_audio_*", "no sound is trained: leave "
-            "it out"),
+    REFUSED(0, "separate_audio_buckets ltx2_audio_video ltx2_audio_*", "write --with_audio; sounds "
+            "of any length share a batch"),
     REFUSED(1, "lora_target_preset", "write the modules: --target_name "
             "to_q,to_k,to_v,to_out.0"),
 

@@ -9,7 +9,7 @@
 #define VC_LIKE_LIST(X) \
     X(VIDEOX_FUN, "videox-fun") X(FINETRAINERS, "finetrainers") X(DIFFSYNTH, "diffsynth") \
     X(MUSUBI, "musubi") X(DIFFUSION_PIPE, "diffusion-pipe") X(TTT_VIDEO, "ttt-video") \
-    X(AI_TOOLKIT, "ai-toolkit")
+    X(AI_TOOLKIT, "ai-toolkit") X(LTX_TRAINER, "ltx-trainer")
 #define VC_LIKE_WORD(id, name) "|" name
 #define VC_LIKE_ALLOWED "none" VC_LIKE_LIST(VC_LIKE_WORD)
 #define VC_LIKE_ID(id, name) VC_LIKE_##id,

@@ -31,6 +31,8 @@
  *   ai-toolkit      ostris/ai-toolkit 27a03a91, 2026-08-21: in toolkit config_modules.py,
  *                   optimizer.py, lora_special.py (modules; alpha is the rank of a transformer's
  *                   LoRA) and samplers/custom_flowmatch_sampler.py (sigmoid times)
+ *   ltx-trainer     Lightricks/LTX-2 400fd31, 2026-08-16: in packages/ltx-trainer/src/ltx_trainer
+ *                   config.py, trainer.py (AdamW as PyTorch has it) and timestep_samplers.py
  *
  * PyTorch's AdamW has betas 0.9 and 0.999, eps 1e-8 and decay 0.01. The tables have no settings
  * that a trainer requires (rank and rate of diffusion-pipe, frames of diffusion-pipe and musubi) or
@@ -160,6 +162,22 @@ const vc_like vc_vtrain_like[] = {
     { AI_TOOLKIT, "logit_mean", "0", FLOW },
     { AI_TOOLKIT, "logit_std", "1", FLOW },
     { AI_TOOLKIT, "flow_shift", "1", FLOW },
+
+    { LTX_TRAINER, "learning_rate", "5e-4", NULL },
+    { LTX_TRAINER, "lr_scheduler", "linear", NULL },
+    { LTX_TRAINER, "lr_warmup_steps", "0", NULL },
+    { LTX_TRAINER, "adam_beta1", "0.9", NULL },
+    { LTX_TRAINER, "adam_beta2", "0.999", NULL },
+    { LTX_TRAINER, "adam_weight_decay", "1e-2", NULL },
+    { LTX_TRAINER, "adam_epsilon", "1e-8", NULL },
+    { LTX_TRAINER, "max_grad_norm", "1", NULL },
+    { LTX_TRAINER, "caption_dropout_p", "0", NULL },
+    { LTX_TRAINER, "rank", "64", LORA },
+    { LTX_TRAINER, "network_alpha", "64", LORA },
+    { LTX_TRAINER, "weighting_scheme", "stretched", FLOW },
+    { LTX_TRAINER, "flow_levels", "0", FLOW },
+    { LTX_TRAINER, "logit_mean", "0", FLOW },
+    { LTX_TRAINER, "logit_std", "1", FLOW },
     { 0 }
 };
 
@@ -296,5 +314,5 @@ const char *const vc_like_signs[VC_LIKE_END] = {
         "optimizer.lr_ssm optimizer.lr_ssm_schedule optimizer.gradient_clipping_norm "
         "training.adapter_method training.warmup_steps training.steps "
         "checkpoint.init_state_dir parallelism.dp_replicate parallelism.dp_sharding",
-    [AI_TOOLKIT] = "",
+    [AI_TOOLKIT] = "", [LTX_TRAINER] = "",
 };

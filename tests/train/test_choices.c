@@ -36,6 +36,7 @@ static const struct choice { const char *flag, *word; int index; } choices[] = {
     { "weighting_scheme", "cosmap", VTRAIN_COSMAP },
     { "weighting_scheme", "bell", VTRAIN_BELL },
     { "weighting_scheme", "weighted", VTRAIN_WEIGHTED },
+    { "weighting_scheme", "stretched", VTRAIN_STRETCHED },
     { "weighting_scheme", "none", OTHER },
     { "timestep_sampling", "auto", VTRAIN_SAMPLING_AUTO },
     { "timestep_sampling", "sigma", VTRAIN_SAMPLING_SIGMA },

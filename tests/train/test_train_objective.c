@@ -51,6 +51,44 @@ static const struct { vtrain_density density; double shift, r, sigma, weight; } 
     { VTRAIN_COSMAP, 1, 0, 1, 0.63661977236758 },
 };
 
+/* ---- stretched levels ---- */
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The level that ltx-trainer makes of a normal number, of mean 0.5 and deviation 2 before the shift
+ * by 3. */
+static double of_normal(double z)
+{
+    const double mu = 0.5 + log(3), low = 1 / (1 + exp(-(mu - 2 * 2.5758)));
+    const double high = 1 / (1 + exp(-(mu + 2 * 3.0902)));
+    const double y = (1 / (1 + exp(-(mu + 2 * z))) - low) / (high - low);
+    return fmin(y < 1e-3 ? 2e-3 - y : y, 1);
+}
+
+/* Levels of evenly spread quantiles are those of as many draws, nine of ten of which are normal. */
+static void test_stretched(void **state)
+{
+    enum { N = 20000, NORMAL = N / 10 * 9 };
+    vtrain_objective *o = open_flow(VTRAIN_STRETCHED, 3);
+    double *draw = malloc(N * sizeof *draw), z = -9;
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        const double r = i < NORMAL ? (i + 0.5) / NORMAL : (i - NORMAL + 0.5) / (N - NORMAL);
+        while (i < NORMAL && 0.5 * erfc(-z * M_SQRT1_2) < r)
+            z += 1e-5;
+        draw[i] = i < NORMAL ? of_normal(z) : 1e-3 + (1 - 1e-3) * r;
+    }
+    qsort(draw, N, sizeof *draw, by_size);
+    for (int i = 0; i < N; i++)
+        near(vtrain_level_of(o, 1, (i + 0.5) / N).sigma, draw[i], 3e-4);
+    free(draw);
+    vtrain_objective_close(o);
+}
+
 static void test_flow(void **state)
 {
     (void)state;
@@ -489,7 +527,8 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_flow),         cmocka_unit_test(test_flow_extremes),
+        cmocka_unit_test(test_flow),         cmocka_unit_test(test_stretched),
+        cmocka_unit_test(test_flow_extremes),
         cmocka_unit_test(test_boundary),
         cmocka_unit_test(test_divided),
         cmocka_unit_test(test_schedule),     cmocka_unit_test(test_v_identity),

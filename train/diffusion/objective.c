@@ -84,7 +84,12 @@ static int check(const vtrain_objective_opts *o, vc_err *err)
                        "a weighting scheme belongs to flow matching");
     if (o->grid < 0)
         return vc_fail(err, VC_EINVAL, "a table of %lld levels", (long long)o->grid);
-    if (!(o->logit_std > 0) && o->density == VTRAIN_LOGIT_NORMAL)
+    const bool normal = o->density == VTRAIN_LOGIT_NORMAL || o->density == VTRAIN_STRETCHED;
+    if (o->density == VTRAIN_STRETCHED && (o->grid || o->terminal > 0 || o->draw_most > 0))
+        return vc_fail(err, VC_EINVAL, "--weighting_scheme stretched: its levels are in no table "
+                       "and have no other end: leave out --flow_levels, --flow_terminal and "
+                       "--min_noising_strength");
+    if (!(o->logit_std > 0) && normal)
         return vc_fail(err, VC_EINVAL, "logit std %g: must be above 0", o->logit_std);
     double at = fmax(o->boundary, o->divide);
     if (at > 0 && o->kind == VTRAIN_V)
@@ -139,6 +144,48 @@ static double normal_quantile(double r)
             lo = z;
         else
             hi = z;
+    }
+    return (lo + hi) / 2;
+}
+
+/* ---- ltx-trainer's stretched levels ---- */
+
+#define STRETCH_LOW (-2.5758)                /* quantiles of the normal, as there */
+#define STRETCH_HIGH 3.0902
+#define STRETCH_LEAST 1e-3
+#define STRETCH_UNIFORM 0.1
+
+/* The share of logit-normal levels, shifted by a and stretched, at or below y. */
+static double raw_share(const vtrain_objective_opts *o, double a, double y)
+{
+    const double mu = o->logit_mean + log(a);
+    const double low = 1 / (1 + exp(-(mu + o->logit_std * STRETCH_LOW)));
+    const double high = 1 / (1 + exp(-(mu + o->logit_std * STRETCH_HIGH)));
+    const double x = low + y * (high - low);
+    if (x <= 0 || x >= 1)
+        return x >= 1;
+    return 0.5 * erfc(-(log(x / (1 - x)) - mu) / o->logit_std * M_SQRT1_2);
+}
+
+/* The share of all levels at or below s, of which none is below STRETCH_LEAST. */
+static double stretched_share(const vtrain_objective_opts *o, double a, double s)
+{
+    const double mirrored = 2 * STRETCH_LEAST - s, uniform = (s - STRETCH_LEAST) /
+                                                            (1 - STRETCH_LEAST);
+    return STRETCH_UNIFORM * uniform +
+           (1 - STRETCH_UNIFORM) * (raw_share(o, a, s) - raw_share(o, a, mirrored));
+}
+
+/* The level of quantile r, by bisection. */
+static double stretched(const vtrain_objective_opts *o, double a, double r)
+{
+    double lo = STRETCH_LEAST, hi = 1;
+    for (int i = 0; i < 52; i++) {
+        const double s = (lo + hi) / 2;
+        if (stretched_share(o, a, s) < r)
+            lo = s;
+        else
+            hi = s;
     }
     return (lo + hi) / 2;
 }
@@ -244,7 +291,7 @@ static double in_list(const vtrain_objective_opts *p, double r)
 {
     if (!has_list(p))
         return r;
-    bool rises = p->density == VTRAIN_LOGIT_NORMAL;
+    bool rises = p->density == VTRAIN_LOGIT_NORMAL || p->density == VTRAIN_STRETCHED;
     double from = rises ? 1 - p->list_to : p->list_from;
     return from + r * (p->list_to - p->list_from);
 }
@@ -259,7 +306,9 @@ static double in_draws(const vtrain_objective_opts *p, double u)
  * the distribution's shape. It rises or falls with r. */
 static double flow_sigma(const vtrain_objective_opts *p, double a, double r)
 {
-    double s = moved(p, a, on_grid(p, in_draws(p, density(p, in_list(p, r)))));
+    double s = p->density == VTRAIN_STRETCHED
+               ? stretched(p, a, in_list(p, r))
+               : moved(p, a, on_grid(p, in_draws(p, density(p, in_list(p, r)))));
     if (!has_range(p) || p->keep_shape)
         return s;
     return (p->least + s * (p->most - p->least)) / TIMES;

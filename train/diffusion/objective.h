@@ -47,8 +47,12 @@ typedef enum vtrain_density {
     VTRAIN_COSMAP,               /* uniform, weight 2 / (pi (1 - 2 s + 2 s^2)) */
     VTRAIN_BELL,                 /* uniform, weight exp(-2 (s - 1/2)^2) less its value at s = 1,
                                   * divided by its mean over a table of 1000 shifted levels */
-    VTRAIN_WEIGHTED              /* uniform, weights as of ai-toolkit's timestep_type weighted, by
+    VTRAIN_WEIGHTED,             /* uniform, weights as of ai-toolkit's timestep_type weighted, by
                                   * the level after the shift */
+    VTRAIN_STRETCHED             /* weight 1: nine of ten levels are logit-normal and, after the
+                                  * shift, stretched so that the quantiles 0.005 and 0.999 of the
+                                  * normal become 0 and 1; those below 1e-3 are mirrored there,
+                                  * those above 1 are 1. One of ten is uniform from 1e-3 on */
 } vtrain_density;
 
 typedef struct vtrain_objective_opts {

@@ -392,7 +392,7 @@ static void say_loss(const vtrain *t)
         n = snprintf(table, sizeof table, ", a table of %lld levels", (long long)c->flow_levels);
     if (c->flow_terminal > 0)
         snprintf(table + n, sizeof table - (size_t)n, ", stretched to %g", c->flow_terminal);
-    if (c->weighting_scheme == VTRAIN_LOGIT_NORMAL)
+    if (c->weighting_scheme == VTRAIN_LOGIT_NORMAL || c->weighting_scheme == VTRAIN_STRETCHED)
         snprintf(normal, sizeof normal, " (mean %g, deviation %g)", c->logit_mean, c->logit_std);
     if (c->weighting_scheme == VTRAIN_MODE)
         snprintf(normal, sizeof normal, " (scale %g)", c->mode_scale);
@@ -518,6 +518,9 @@ static void say_training(const vtrain *t)
     if (c->true_cfg_scale > 1)
         say(t, "samples: guided by the negative prompt with %g too", c->true_cfg_scale);
     say_rest(t);
+    if (c->with_audio)
+        say(t, "sound: trained beside the video; the loss is %g times the video's and %g times "
+            "the sound's", c->video_loss_weight, c->audio_loss_weight);
     if (c->first_frame_conditioning_p > 0)
         say(t, "first frames: clean in clips with probability %g", c->first_frame_conditioning_p);
     say_loss(t);

@@ -5,7 +5,7 @@
 #include "train/settings/settings.h"
 
 /* Choices that are replaced by one of the choices that the run knows. */
-enum { DENSITY_NONE = VTRAIN_WEIGHTED + 1, LOSS_L2 = 3 };
+enum { DENSITY_NONE = VTRAIN_STRETCHED + 1, LOSS_L2 = 3 };
 
 /* Reports a flag that has no effect beside --timestep_sampling. */
 static void say_unused(vc_flags *set, const char *flag)

@@ -29,7 +29,8 @@ static bool shapes_levels(const vtrain_config *c, const char *flag)
     if (c->timestep_sampling && is_one_of(levels, flag))
         return false;
     if (!strcmp(flag, "logit_mean") || !strcmp(flag, "logit_std"))
-        return c->weighting_scheme == VTRAIN_LOGIT_NORMAL;
+        return c->weighting_scheme == VTRAIN_LOGIT_NORMAL ||
+               c->weighting_scheme == VTRAIN_STRETCHED;
     return strcmp(flag, "mode_scale") || c->weighting_scheme == VTRAIN_MODE;
 }
 

@@ -100,9 +100,9 @@ static const vc_peer_row rows[] = {
          "datasets.control_path_3", "control_directory"),
     REFUSED("datasets.control_path_* datasets.control_from_same_folder "
             "datasets.controls datasets.control_transparent_color", EDIT),
-    MAP("datasets.do_audio", "false>", "no sound is read or trained: leave it out"),
-    REFUSED("datasets.audio_normalize datasets.audio_preserve_pitch",
-            "no sound is trained"),
+    MAP("datasets.do_audio", "false>|true>with_audio=true", ""),
+    ONLY("false", "datasets.audio_normalize datasets.audio_preserve_pitch",
+         "a clip's sound is stored as it is: leave it out"),
     NOTE("datasets.cache_* datasets.load_image_when_caching_latents datasets.num_workers "
          "datasets.prefetch_factor datasets.replay_transforms datasets.guidance_type "
          "datasets.caption_type datasets.gpu_prefetch datasets.trim_auto_frame_count_tail "
@@ -182,9 +182,10 @@ static const vc_peer_row rows[] = {
          "train.free_u train.show_turbo_outputs train.cfg_rescale train.max_cfg_scale "
          "train.merge_network_on_save_strength train.inverted_mask_prior_multiplier "
          "train.guidance_loss_* train.unconditional_prompt train.differential_guidance_scale "
-         "train.audio_loss_multiplier train.max_negative_prompts train.signal_* "
+         "train.max_negative_prompts train.signal_* "
          "train.next_sample_timesteps train.target_norm_std_value train.max_loss_debug",
          "the setting that it belongs to is refused, or off"),
+    FLAG("train.audio_loss_multiplier", "audio_loss_weight"),
     NOTE("train.reg_weight", "it is the W of --latents DATASET:reg=W"),
     MAP("train.blank_prompt_preservation", "false>", "give the dataset twice: --latents DATASET "
         "--latents DATASET:blank=W, where W is blank_prompt_preservation_multiplier"),

@@ -1,14 +1,14 @@
 /* ltxtrainer.c - see peers.h: the YAML of ltx-trainer (Lightricks/LTX-2, packages/ltx-trainer,
- * docs/configuration-reference.md at ec11c166, src/ltx_trainer/config.py). Of its strategies that
- * of the video alone is here, from text or a clean first frame. Its datasets are encoded before,
- * by vprep here. */
+ * docs/configuration-reference.md at ec11c166, src/ltx_trainer/config.py). Of its strategies those
+ * of the video, alone or with its sound, are here, from text or a clean first frame. Its datasets
+ * are encoded before, by vprep here. */
 #include <stddef.h>
 
 #include "common/cli/peers/peers.h"
 
 #define MODEL                                                                                      \
     "write --model PATH, the authors' file or diffusers' folder; vprep takes --text_encoder too"
-#define SOUND "of LTX-2 the video alone is trained, and no sound"
+#define SOUND "sound is trained beside the video, both from noise, and has no conditions"
 
 static const vc_peer_row rows[] = {
     NOTE("model.model_path model.text_encoder_path model.video_vae_path model.audio_vae_path",
@@ -23,11 +23,12 @@ static const vc_peer_row rows[] = {
     KIND("training_strategy.name", "flexible>|text_to_video>", "it is text_to_video, or flexible "
          "with a video that is generated"),
     KIND("training_strategy.video.is_generated", "true>", "the video is what is trained"),
-    KIND("training_strategy.audio.is_generated", "false>", SOUND),
-    KIND("training_strategy.with_audio", "false>", SOUND),
+    MAP("training_strategy.audio.is_generated training_strategy.with_audio",
+        "false>|true>with_audio=true", SOUND),
     NOTE("training_strategy.video.latents_dir", "write --latents DATASET, which vprep makes of the "
          "clips in --meta PATH"),
-    NOTE("training_strategy.audio_latents_dir", "it belongs to sound, which is off"),
+    NOTE("training_strategy.audio.latents_dir training_strategy.audio_latents_dir", "the DATASET "
+         "of --latents has the sound, which vprep --with_audio stores"),
     KIND("training_strategy.video.conditions.type", "first_frame>", "of its conditions first_frame "
          "is here"),
     FLAG("training_strategy.video.conditions.probability "
@@ -62,6 +63,7 @@ static const vc_peer_row rows[] = {
     MAP("validation.interval", "null>|*>validation_steps", ""),
     FLAG("validation.inference_steps", "num_inference_steps"),
     FLAG("validation.video_cfg_scale validation.guidance_scale", "guidance_scale"),
+    FLAG("validation.audio_cfg_scale", "audio_guidance_scale"),
     FLAG("validation.guidance_rescale", "guidance_rescale"),
     FLAG("validation.negative_prompt", "negative_prompt"),
     MAP("validation.skip_initial_validation", "true>|false>sample_at_first=true", ""),
@@ -71,7 +73,7 @@ static const vc_peer_row rows[] = {
     MAP("checkpoints.keep_last_n", "-1>|*>checkpointing_limit", ""),
     NOTE("checkpoints.*", "checkpoints have all that a run resumes from"),
     MAP("flow_matching.timestep_sampling_mode", "uniform>weighting_scheme=uniform|"
-        "shifted_logit_normal>", "write --weighting_scheme"),
+        "shifted_logit_normal>weighting_scheme=stretched", "write --weighting_scheme"),
     REFUSED("flow_matching.timestep_sampling_params.*", LOSS),
     ONLY("false", "hub.push_to_hub", "write --push_to_hub"),
     NOTE("hub.* wandb.*", EVENTS),
@@ -85,6 +87,7 @@ const vc_peer_file vc_ltxtrainer_file = {
                                     "model.training_mode data.preprocessed_data_root",
     .root = "",
     .defaults = "training_type=lora learning_rate=5e-4 max_train_steps=3000 train_batch_size=2 "
-                "adam_beta2=0.999 adam_weight_decay=0.01 lr_scheduler=linear seed=42",
+                "adam_beta2=0.999 adam_weight_decay=0.01 lr_scheduler=linear "
+                "weighting_scheme=stretched seed=42",
     .rows = rows
 };
