@@ -110,7 +110,7 @@ static void refuses_another_text_encoder(void **state)
     vc_err err = { 0 };
 
     (void)state;
-    int rc = ltx2_features_open(&f, g, t.dir, STATES + 1, CHANNELS, &err);
+    int rc = ltx2_features_open(&f, g, t.dir, STATES + 1, CHANNELS, false, &err);
     assert_fails(rc, VC_EMISMATCH, &err, "text_proj_in_factor: 7");
     assert_null(f);
     char *config = tf_changed(&t, "proj_bias", "true");
