@@ -178,6 +178,7 @@ static int add_line(vf_curves *c, const cJSON *o, vc_err *err)
     const struct { vf_curve *curve; const char *field; } column[] = {
         { &c->loss, "loss" }, { &c->eval, "eval_loss" }, { &c->lr, "lr" },
         { &c->d, "d" }, { &c->own, "loss_own" }, { &c->prior, "loss_prior" },
+        { &c->video, "loss_video" }, { &c->audio, "loss_audio" },
         { &c->grad_norm, "grad_norm" }, { &c->tokens, "tokens_per_s" }, { &c->step_s, "step_s" },
         { &c->wait, "data_wait_s" }, { &c->memory, "peak_bytes" }, { &c->epochs, "epoch" },
     };

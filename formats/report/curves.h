@@ -43,6 +43,7 @@ typedef struct vf_run_bucket {
 /* The content of metrics.jsonl. */
 typedef struct vf_curves {
     vf_curve own, prior;                 /* of rows that are learned, and of priors */
+    vf_curve video, audio;               /* of the streams of a model with sound */
     vf_curve loss, eval, lr, d, grad_norm, tokens, step_s, wait, memory;   /* d: Prodigy's */
     /* Losses by the quarter of the noise levels, from little noise to much. */
     vf_curve level[VF_NOISE_LEVELS], eval_level[VF_NOISE_LEVELS];

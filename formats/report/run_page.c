@@ -45,6 +45,7 @@ static int put_charts(vf_html *h, const vf_curves *c, vc_err *err)
                                    MEAN("held-out samples", &c->eval) };
     const vf_curve_part kind[] = { SMOOTH("learned samples", &c->own),
                                    SMOOTH("priors, with their weight", &c->prior) };
+    const vf_curve_part stream[] = { SMOOTH("video", &c->video), SMOOTH("sound", &c->audio) };
     vf_curve_part level[VF_NOISE_LEVELS], eval_level[VF_NOISE_LEVELS];
     for (int i = 0; i < VF_NOISE_LEVELS; i++) {
         level[i] = (vf_curve_part)SMOOTH(level_name[i], &c->level[i]);
@@ -64,6 +65,8 @@ static int put_charts(vf_html *h, const vf_curves *c, vc_err *err)
     if ((rc = vf_curve_chart(h, "Loss", "mean squared error", loss, 3, err)) ||
         (c->prior.points && (rc = vf_curve_chart(h, "Loss of learned samples and of priors",
                                                  "mean squared error", kind, 2, err))) ||
+        (c->audio.points && (rc = vf_curve_chart(h, "Loss of video and of sound",
+                                                 "mean squared error", stream, 2, err))) ||
         (rc = vf_curve_chart(h, "Training loss by noise level", "mean squared error", level,
                              VF_NOISE_LEVELS, err)) ||
         (rc = vf_curve_chart(h, "Held-out loss by noise level", "mean squared error", eval_level,
@@ -93,6 +96,9 @@ static void put_loss_facts(vf_html *h, const vf_curves *c)
     if (c->prior.points)
         vf_html_fact(h, "Loss of priors", "%.5f last, %.5f mean", c->prior.last,
                      c->prior.sum / (double)c->prior.points);
+    if (c->audio.points)
+        vf_html_fact(h, "Loss of sound", "%.5f last, %.5f mean", c->audio.last,
+                     c->audio.sum / (double)c->audio.points);
     if (c->eval.points)
         vf_html_fact(h, "Held-out loss", "%.5f last, %.5f least (step %.0f)", c->eval.last,
                      c->eval.best, c->eval.best_x);

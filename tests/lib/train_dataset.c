@@ -154,6 +154,31 @@ static void put_condition(vf_writer *w, const toy *t, const toy_sample *s, vc_ro
     free(logvar);
 }
 
+/* Puts a sound [C,L,1,bins]; TOY_COND_SHAPE: of one frame more. */
+static void put_sound(vf_writer *w, const toy *t, const toy_sample *s, cJSON *record,
+                      toy_damage bad)
+{
+    const int64_t l = s->sound + (bad == TOY_COND_SHAPE);
+    const size_t n = (size_t)(t->sound_channels * l * t->sound_bins);
+    char hex[VF_KEY_HEX];
+    size_t size;
+    float *x = malloc(n * sizeof *x);
+    for (size_t i = 0; i < n; i++)
+        x[i] = toy_condition(VC_ROLE_AUDIO, s->number, (int64_t)i);
+    if (bad == TOY_COND_NAN)
+        x[n / 2] = NAN;
+    const vf_view v = { "mean", VC_F32, 4, { t->sound_channels, l, 1, t->sound_bins }, x,
+                        n * sizeof *x };
+    const vf_key key = condition_key(s, VC_ROLE_AUDIO);
+    uint8_t *st = pack(&v, 1, bad == TOY_COND_SUM, &size);
+    vc_err err = { 0 };
+    assert_ok(vf_writer_put_latent(w, key, st, size, &err), &err);
+    cJSON_AddStringToObject(cJSON_AddObjectToObject(record, "conditions"),
+                            vc_roles[VC_ROLE_AUDIO].name, vf_key_hex(hex, key));
+    free(st);
+    free(x);
+}
+
 static void put_conditions(vf_writer *w, const toy *t, const toy_sample *s, cJSON *record,
                            toy_damage bad)
 {
@@ -251,6 +276,11 @@ static void put_sample(vf_writer *w, const toy *t, const toy_sample *s, toy_dama
     cJSON_AddStringToObject(o, "latent_key", vf_key_hex(hex, latent_key(s)));
     put_latent(w, t, s, bad);
     put_conditions(w, t, s, o, bad);
+    if (s->sound)
+        put_sound(w, t, s, o, bad);
+    cJSON *frames = s->frames ? cJSON_AddArrayToObject(o, "frames") : NULL;
+    for (int i = 0; i < s->frames; i++)
+        cJSON_AddItemToArray(frames, cJSON_CreateNumber(i));
     vc_err err = { 0 };
     assert_ok(vf_writer_put_sample(w, s->number, s->variant, o, NULL, 0, &err), &err);
     cJSON_Delete(o);

@@ -17,6 +17,8 @@ typedef struct toy_sample {
     bool mask_all;                           /* field of the record */
     bool loss_mask;                          /* the sample has a loss mask */
     const char *extra;                       /* JSON of the record's field of this name, or NULL */
+    int frames;                              /* pixel frames of the record; 0: it has none */
+    int sound;                               /* latent frames of its sound; 0: it has none */
     int segments;                            /* of TOY_TOKENS rows each in its texts; 0: the record
                                               * has no text_chunks */
 } toy_sample;

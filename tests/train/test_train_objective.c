@@ -491,6 +491,8 @@ static void test_refused(void **state)
         { .kind = VTRAIN_FLOW, .shift = 0 },
         { .kind = VTRAIN_FLOW, .shift = NAN },
         { .kind = VTRAIN_FLOW, .shift = 1, .density = VTRAIN_LOGIT_NORMAL, .logit_std = 0 },
+        { .kind = VTRAIN_FLOW, .shift = 1, .density = VTRAIN_STRETCHED, .logit_std = 0 },
+        { .kind = VTRAIN_FLOW, .shift = 1, .density = VTRAIN_STRETCHED, .logit_std = 1, .grid = 9 },
         { .kind = VTRAIN_V, .density = VTRAIN_COSMAP, .beta_start = 0.1, .beta_end = 0.2,
           .snr_shift = 1 },
         { .kind = VTRAIN_V, .beta_start = 0, .beta_end = 0.2, .snr_shift = 1 },

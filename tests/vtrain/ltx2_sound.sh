@@ -43,6 +43,7 @@ for v in 20 23; do
 
     # ---- rows with and without sound in one batch; resumed to the same bits ----
     expect 0 . train $v set$v all$v "${lora[@]}" --train_batch_size 4 --max_train_steps 4
+    holds all$v/report.html 'Loss of video and of sound'
     holds all$v/metrics.jsonl '"loss_video":[0-9.e+-]*,"loss_audio":[0-9.]'
     expect 0 . train $v set$v cut$v "${lora[@]}" --train_batch_size 4 --max_train_steps 2
     expect 0 . train $v set$v cut$v "${lora[@]}" --train_batch_size 4 --max_train_steps 4 \
@@ -93,9 +94,11 @@ expect 0 . train 23 set23 again "${lora[@]}" --train_batch_size 1 --max_train_st
     --lora_checkpoint names/checkpoint-1/lora_comfyui.safetensors
 
 # ---- refusals ----
-expect 0 '4 encoded' encode 20 bare
-expect 1 '--with_audio: bare has no sound: run vprep with --with_audio' train 20 bare none \
-    "${lora[@]}" --max_train_steps 1
+for v in 20 23; do
+    expect 0 '4 encoded' encode $v bare$v
+    expect 1 "--with_audio: bare$v has no sound: run vprep with --with_audio" train $v bare$v none \
+        "${lora[@]}" --max_train_steps 1
+done
 expect 2 '--audio_loss_weight: give --with_audio too' train 20 set20 none --training_type lora \
     --audio_loss_weight 2
 absent none

@@ -138,6 +138,8 @@ int vtrain_data_role_dim(const vtrain_data *d, vc_role role, const int64_t x[5],
 /* The sound, as fitted, and the latent frames of that of `frames` pixel frames at a rate, from 1
  * on. */
 const vtrain_sound *vtrain_data_sound(const vtrain_data *d);
+/* Before the fit: VC_EMISMATCH if no dataset has sound. */
+int vtrain_data_sound_check(const vtrain_data *d, vc_err *err);
 int vtrain_data_sound_frames(const vtrain_data *d, double frames, double fps);
 /* Latent frames that the transformer gets for a clip of f. */
 int vtrain_data_frames(const vtrain_data *d, int f);

@@ -100,16 +100,24 @@ int vtrain_data_sound_frames(const vtrain_data *d, double frames, double fps)
     return n < 1 ? 1 : n < MAX_FRAMES ? (int)n : MAX_FRAMES;
 }
 
+int vtrain_data_sound_check(const vtrain_data *d, vc_err *err)
+{
+    for (int i = 0; i < d->n_sets; i++)
+        if (cJSON_HasObjectItem(vf_dataset_manifest(d->set[i].data), "audio_vae"))
+            return 0;
+    return vc_fail(err, VC_EMISMATCH, "--with_audio: %s has no sound: run vprep with --with_audio, "
+                   "or leave the flag out to train the video alone",
+                   vf_dataset_path(d->set[0].data));
+}
+
 int vtrain_sound_fit(vtrain_data *d, int numbers, vc_err *err)
 {
     made m = { 0 };
-    int first, rc = numbers ? find_made(d, &m, &first, err) : 0;
+    int first, rc = numbers ? vtrain_data_sound_check(d, err) : 0;
+    if (!rc && numbers)
+        rc = find_made(d, &m, &first, err);
     if (rc || !numbers)
         return rc;
-    if (first < 0)
-        return vc_fail(err, VC_EMISMATCH, "--with_audio: %s has no sound: run vprep with "
-                       "--with_audio, or leave the flag out to train the video alone",
-                       vf_dataset_path(d->set[0].data));
     if (m.channels * m.bins != numbers)
         return vc_fail(err, VC_EMISMATCH, "the sound of %s has %" PRId64 " channels of %" PRId64
                        " bins, but the transformer takes %d numbers in all: encode it with this "

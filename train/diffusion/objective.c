@@ -85,7 +85,8 @@ static int check(const vtrain_objective_opts *o, vc_err *err)
     if (o->grid < 0)
         return vc_fail(err, VC_EINVAL, "a table of %lld levels", (long long)o->grid);
     const bool normal = o->density == VTRAIN_LOGIT_NORMAL || o->density == VTRAIN_STRETCHED;
-    if (o->density == VTRAIN_STRETCHED && (o->grid || o->terminal > 0 || o->draw_most > 0))
+    const bool narrow = o->draw_most > 0 && (o->draw_least > 0 || o->draw_most < 1);
+    if (o->density == VTRAIN_STRETCHED && (o->grid || o->terminal > 0 || narrow))
         return vc_fail(err, VC_EINVAL, "--weighting_scheme stretched: its levels are in no table "
                        "and have no other end: leave out --flow_levels, --flow_terminal and "
                        "--min_noising_strength");

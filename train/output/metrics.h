@@ -76,8 +76,8 @@ typedef struct vtrain_record {
  * dir/tensorboard/events.out.tfevents.* (scalars loss, lr, grad_norm, eval_loss, tokens_per_s,
  * step_s, data_wait_s, peak_bytes, caption_dropout, epoch, device_waits, graph_replays, the
  * optimiser's number, lr/PATTERN of each group, loss_high, loss_low, loss_own, loss_prior,
- * loss/noise_1 to loss/noise_4 and loss/bucket_NAME of the parts that a step has, eval_loss/noise_1
- * to eval_loss/noise_4); a resumed run's file purges later steps. */
+ * loss_video, loss_audio, loss/noise_1 to loss/noise_4 and loss/bucket_NAME of the parts that a
+ * step has, eval_loss/noise_1 to eval_loss/noise_4); a resumed run's file purges later steps. */
 int vtrain_metrics_open(vtrain_metrics **out, const char *dir, int64_t step, bool tensorboard,
                         vc_err *err);
 /* Moves the lines after `step` (-1: all lines) of dir/metrics.jsonl to the new file `to`. A killed

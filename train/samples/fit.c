@@ -144,6 +144,8 @@ int vtrain_fit_data(vtrain *t, vc_err *err)
                        "transformer %s takes %d: encode the clips with this model's VAE (vprep "
                        "--model)", channels, vtrain_data_vae(t->data), t->model.family->class_name,
                        fit.channels);
+    if (fit.sound)
+        rc = vtrain_data_sound_check(t->data, err);
     for (int i = 0; !rc && i < fit.n_texts; i++)
         rc = fit_text(t, &fit, i, err);
     if (!rc)
