@@ -62,12 +62,12 @@ static void spoil(media_video *v, int64_t i, uint32_t pos)
             v->index[j].bad = true;
 }
 
-/* Where an error ends a macroblock of CAVLC, FFmpeg's decoder of H.264 keeps its coefficients, which
- * are then added to another macroblock, even of the next key frame. So after an error, and lines is
- * the number of messages before it, the decoder is replaced at the next key frame. */
-static void look_at_errors(media_video *v, unsigned lines)
+/* Where an error ends a macroblock of CAVLC, FFmpeg's decoder of H.264 keeps its coefficients and
+ * adds them to another macroblock, even of the next key frame. So after such an error the decoder
+ * is replaced at the next key frame. broken: how many errors there were before. */
+static void look_at_errors(media_video *v, unsigned broken)
 {
-    v->unsound |= media_log_lines() != lines && !v->gpu && v->dec->codec_id == AV_CODEC_ID_H264;
+    v->unsound |= media_log_broken() != broken && !v->gpu;
 }
 
 /* Sends the next packet, or the end. */
@@ -93,9 +93,9 @@ static int feed(media_video *v, vc_err *err)
     v->pos = v->sent >= 0 ? v->index[v->sent].pos : v->pos + 1;
     if (v->sent >= 0 && v->index[v->sent].is_key)
         v->key = v->sent;
-    const unsigned lines = media_log_lines();
+    const unsigned broken = media_log_broken();
     r = avcodec_send_packet(v->dec, v->pkt);
-    look_at_errors(v, lines);
+    look_at_errors(v, broken);
     v->have_pkt = r == AVERROR(EAGAIN);
     if (r == AVERROR(ENOMEM))
         return vc_fail(err, VC_ENOMEM, "out of memory for decoding");
@@ -117,29 +117,19 @@ static int64_t number_of(media_video *v)
     return i;
 }
 
-/* Counted frames are as many as before, though the first ones may refer to others that are gone. */
-static int renew(media_video *v, vc_err *err)
-{
-    int rc = media_decoder_open(v, v->threads, err);
-
-    if (!rc && v->counted)
-        v->dec->flags |= AV_CODEC_FLAG_OUTPUT_CORRUPT;
-    return rc;
-}
-
 /* Takes one frame from the decoder into v->frame. 1: a frame. 0: the end. */
 static int receive(media_video *v, vc_err *err)
 {
     for (int stalls = 0; stalls < MAX_STALLS; stalls++) {
-        const unsigned lines = media_log_lines();
+        const unsigned broken = media_log_broken();
         int r = avcodec_receive_frame(v->dec, v->frame), rc;
-        look_at_errors(v, lines);
+        look_at_errors(v, broken);
         if (r >= 0) {
             rc = media_gpu_fetch(v, err);
             return rc ? rc : 1;
         }
         if (r == AVERROR_EOF && v->renewing) {
-            rc = renew(v, err);
+            rc = media_decoder_open(v, v->threads, err);
             if (rc)
                 return rc;
             continue;

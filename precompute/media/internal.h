@@ -75,8 +75,8 @@ int media_av_fail(vc_err *err, int av, const char *fmt, ...) __attribute__((form
  * printing them. */
 const char *media_log_last(void);
 void media_log_clear(void);
-/* How many there were on this thread. */
-unsigned media_log_lines(void);
+/* How many macroblocks of H.264 ended with an error on this thread. */
+unsigned media_log_broken(void);
 
 /* ---- exif.c, of a file ---- */
 /* Orientation of a PNG or WebP file. 0 if there is none, or io is of another kind. */
@@ -190,7 +190,7 @@ typedef struct media_video {
     bool broken;            /* pkt is the first after a join, and does not go on from the last */
     int64_t dts;            /* of the last packet read */
     bool held;              /* frame number `out` is in frame and will be returned once more */
-    bool unsound;           /* dec reported an error that may change later pictures, */
+    bool unsound;           /* dec keeps what may change later pictures, */
     bool renewing;          /* and is drained, to be replaced in front of pkt */
     bool eof;               /* the decoder is being drained, */
     bool ended;             /* is empty */

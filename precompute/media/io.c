@@ -31,7 +31,7 @@ static const char demuxers[] =
  * called the library, and handles stay on one thread. So the last line is kept per thread; lines of
  * the decoder's own threads are lost. */
 static _Thread_local char log_line[256];
-static _Thread_local unsigned log_lines;
+static _Thread_local unsigned log_broken;
 
 static void keep_message(void *obj, int level, const char *fmt, va_list ap)
 {
@@ -41,7 +41,7 @@ static void keep_message(void *obj, int level, const char *fmt, va_list ap)
     char line[sizeof log_line];
     vsnprintf(line, sizeof line, fmt, ap);
     line[strcspn(line, "\r\n")] = 0;
-    log_lines++;
+    log_broken += strstr(line, "error while decoding MB") != NULL;
     if (*line)
         memcpy(log_line, line, sizeof line);
     if (level <= AV_LOG_PANIC)
@@ -58,9 +58,9 @@ const char *media_log_last(void)
     return log_line;
 }
 
-unsigned media_log_lines(void)
+unsigned media_log_broken(void)
 {
-    return log_lines;
+    return log_broken;
 }
 
 void media_log_clear(void)
