@@ -322,6 +322,9 @@ vt_tensor *vt_param_hosted(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim
     return &p->t;
 }
 
+/* Callers may pass tensors of their own, which are no params. */
+static bool is_pinned(const vt_tensor *t) { return t->param && ((const param *)t)->pinned; }
+
 /* Waits until what kernels and copies do to values on the host is done. */
 static void wait_for_host(const vt_ctx *g)
 {
@@ -357,7 +360,7 @@ const void *vt_param_get(vt_ctx *g, const vt_tensor *t, void *to)
 {
     if (g->be->host_memory)
         return t->data;
-    if (((const param *)t)->pinned) {
+    if (is_pinned(t)) {
         wait_for_host(g);
         return ((const param *)t)->copy;
     }
@@ -367,14 +370,12 @@ const void *vt_param_get(vt_ctx *g, const vt_tensor *t, void *to)
 
 void vt_param_set(vt_ctx *g, vt_tensor *t, const void *data, vc_dtype from)
 {
-    param *p = (param *)t;
-
-    if (p->pinned)
+    if (is_pinned(t)) {
         wait_for_host(g);
-    if (p->pinned)
-        convert(g, p->copy, t->dtype, data, from, vt_count(t));
-    else if (!g->sizes_only && !p->on_host)
+        convert(g, ((param *)t)->copy, t->dtype, data, from, vt_count(t));
+    } else if (!g->sizes_only) {
         upload(g, t->data, t->dtype, data, from, vt_count(t));
+    }
     vt_param_changed(t);
 }
 
