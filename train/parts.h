@@ -91,6 +91,7 @@ typedef struct vtrain_distilled {
 typedef struct vtrain_optim {
     struct vtrain_groups *groups;             /* learning rates of the parameters */
     struct vtrain_opt *state;                 /* the average with it */
+    size_t host_grads;                        /* bytes of gradients in the host's memory */
     int64_t average_from;                     /* steps done when the average began */
     int64_t updates[VTRAIN_HALVES];           /* steps that changed each of two transformers */
 } vtrain_optim;

@@ -199,7 +199,7 @@ const char *vt_replay_off(const vt_ctx *g)
     if (g->swap && g->swap->bytes)
         return "blocks are swapped";
     if (g->hooks.enter || g->hooks.leave || g->hooks.grads_ready)
-        return "ranks work together within a step";
+        return g->hooks_why ? g->hooks_why : "ranks work together within a step";
     return NULL;
 }
 

@@ -480,6 +480,18 @@ void vt_param_lend_values(vt_ctx *g, vt_tensor *t, void *data)
 
 bool vt_param_values_lent(const vt_tensor *t) { return ((const param *)t)->values_lent; }
 
+int vt_param_own_grad(vt_ctx *g, vt_tensor *t, vc_err *err)
+{
+    param *p = (param *)t;
+    size_t bytes = bytes_of(&p->grad);
+
+    p->grad.data = g->be->alloc(g->dev, bytes);
+    if (!p->grad.data)
+        return vc_fail(err, VC_ENOMEM, "no memory for %zu bytes of gradient", bytes);
+    p->lent = false;
+    return 0;
+}
+
 int vt_param_train(vt_ctx *g, vt_tensor *t, vc_dtype dtype, vc_err *err)
 {
     param *p = (param *)t;
@@ -504,11 +516,13 @@ int vt_param_train(vt_ctx *g, vt_tensor *t, vc_dtype dtype, vc_err *err)
         p->grad.dtype = VC_F32;
         p->grad.param = false;
         size_t bytes = bytes_of(&p->grad);
-        p->grad.data = g->be->alloc(g->dev, bytes);
-        if (!p->grad.data)
-            return vc_fail(err, VC_ENOMEM, "no memory for %zu bytes of gradient", bytes);
+        p->grad.data = NULL;
+        p->lent = g->lends_grads;
         p->grad_buf = (vt_buf){ .bytes = bytes, .refs = 1, .empty = true, .persistent = true };
         p->grad.buf = &p->grad_buf;
+        int rc = p->lent ? 0 : vt_param_own_grad(g, t, err);
+        if (rc)
+            return rc;
         t->grad = &p->grad;
     }
     t->needs_grad = true;

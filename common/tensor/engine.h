@@ -33,6 +33,9 @@ struct vt_ctx {
     vt_dev *dev;
     vc_dtype compute;
     bool sizes_only;                          /* of vt_options */
+    bool lends_grads;                         /* vt_param_train makes gradients without memory */
+    const char *hooks_why;                    /* reason why steps with hooks are not replayed; NULL:
+                                               * ranks work together in them */
     char describe[480];
 
     vt_arena arena;                           /* descriptors and nodes of the step */
@@ -135,6 +138,8 @@ void vt_add_part(vt_ctx *g, const vt_engine_part *part);
 
 /* data.c: returns the host values of a parameter that is on the host, else NULL. */
 const void *vt_param_host_values(const vt_tensor *t);
+/* data.c: gives a gradient without memory (vt_params_expect_host_grads) its own. */
+int vt_param_own_grad(vt_ctx *g, vt_tensor *t, vc_err *err);
 /* data.c: the threads of a loop on the host's memory. */
 int vt_host_threads(const vt_ctx *g);
 

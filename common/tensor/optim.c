@@ -7,6 +7,7 @@
 
 #include "common/os/spill.h"
 #include "common/tensor/engine.h"
+#include "common/tensor/host_grads.h"
 #include "common/tensor/optimizer.h"
 #include "common/tensor/params.h"
 
@@ -17,6 +18,8 @@ void vt_params_zero_grad(vt_params *p)
             p->at[i]->grad->buf->empty = true;
             p->at[i]->grad->buf->unreached = false;
         }
+    if (p->host_grads)
+        vt_host_grads_reset(p->host_grads);
 }
 
 bool vt_param_reached(const vt_param *p)
@@ -35,6 +38,8 @@ void vt_params_settle(vt_params *p)
         vt_tensor *d = p->at[i]->grad;
         if (!d || !d->buf->empty)
             continue;
+        if (p->host_grads && p->at[i]->block >= 0)
+            vt_host_grads_need(p->host_grads, p->at[i]->block);
         p->g->be->fill(p->g->dev, d, 0.0f);
         vt_wrote(d);
         d->buf->unreached = true;
@@ -63,11 +68,19 @@ double vt_squares_sum(vt_squares *s)
 double vt_params_grad_norm(vt_params *p)
 {
     vt_squares s = { .g = p->g };
+    int block = -1;
 
     vt_params_settle(p);
-    for (int i = 0; i < p->n; i++)
-        if (p->at[i]->trained)
-            vt_squares_add(&s, p->at[i]->grad);
+    for (int i = 0; i < p->n; i++) {
+        if (!p->at[i]->trained)
+            continue;
+        if (p->host_grads && p->at[i]->block != block) {
+            vt_squares_sum(&s);                /* of other blocks, whose row may be taken */
+            block = p->at[i]->block;
+            vt_host_grads_need(p->host_grads, block);
+        }
+        vt_squares_add(&s, p->at[i]->grad);
+    }
     return sqrt(vt_squares_sum(&s));
 }
 

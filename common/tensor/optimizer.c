@@ -8,6 +8,7 @@
 #include "common/kernels/moments.h"
 #include "common/os/spill.h"
 #include "common/tensor/engine.h"
+#include "common/tensor/host_grads.h"
 #include "common/tensor/hosted.h"
 #include "common/tensor/params.h"
 
@@ -354,6 +355,8 @@ static void each_reached(vt_params *p, vt_opt_state *s, const vt_opt_step *o, do
                           .grad = w->grad, .scratch = s->scratch };
         const vt_opt_step own = vt_opt_step_of(w, o);
         states_of(s, at, x.state);
+        if (p->host_grads && w->block >= 0)
+            vt_host_grads_need(p->host_grads, w->block);
         fetch(s, at + 1);
         if (s->hosted)
             vt_hosted_enter(s->hosted, at, VT_OPT_STATES, x.state);

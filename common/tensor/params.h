@@ -19,6 +19,7 @@ struct vt_params {
     vt_loaded_fn *loaded;                     /* of vt_params_watch, or NULL */
     void *loaded_arg;
     vt_places *swap;                          /* NULL: no weights are swapped */
+    struct vt_host_grads *host_grads;         /* NULL: all gradients are on the device */
 };
 
 /* weights.c. Returns a new entry at the end of the list, of no block; NULL: out of memory. Takes

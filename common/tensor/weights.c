@@ -9,6 +9,7 @@
 
 #include "common/base/rng.h"
 #include "common/tensor/engine.h"
+#include "common/tensor/host_grads.h"
 #include "common/tensor/params.h"
 
 /* ---- the list ---- */
@@ -41,11 +42,38 @@ void vt_params_close(vt_params *p)
         return;
     if (p->swap)
         p->swap->close(p->swap);
+    vt_host_grads_close(p->host_grads);
     for (int i = 0; i < p->n; i++)
         free_param(p, p->at[i]);
     free(p->at);
     free(p);
 }
+
+void vt_params_expect_host_grads(vt_params *p)
+{
+    p->g->lends_grads = true;
+}
+
+int vt_params_host_grads(vt_params *p, size_t *bytes, vc_err *err)
+{
+    int rc = vt_host_grads_open(&p->host_grads, p, err);
+
+    *bytes = vt_host_grads_on_host(p->host_grads);
+    p->g->lends_grads = false;
+    p->g->hooks_why = "gradients are offloaded";
+    for (int i = 0; !rc && i < p->n; i++) {
+        const vt_param *w = p->at[i];
+        float *row = w->trained ? vt_host_grads_row(p->host_grads, w) : NULL;
+        if (row)
+            vt_param_lend_grad(p->g, w->t, row);
+        else if (w->trained)
+            rc = vc_context(err, vt_param_own_grad(p->g, w->t, err), "%s", w->name);
+    }
+    return rc;
+}
+
+void vt_params_grads_enter(vt_params *p, int block) { vt_host_grads_enter(p->host_grads, block); }
+void vt_params_grads_ready(vt_params *p, int block) { vt_host_grads_ready(p->host_grads, block); }
 
 void vt_params_watch(vt_params *p, vt_loaded_fn *loaded, void *arg)
 {
@@ -319,7 +347,8 @@ int vt_params_train(vt_params *p, bool (*match)(void *arg, const char *name), vo
 
 vt_param_bytes vt_params_bytes(const vt_params *p)
 {
-    vt_param_bytes b = { .values = p->swap ? p->swap->bytes : 0 };
+    vt_param_bytes b = { .values = p->swap ? p->swap->bytes : 0,
+                         .grads = vt_host_grads_bytes(p->host_grads) };
 
     for (int i = 0; i < p->n; i++) {
         const vt_param *w = p->at[i];

@@ -130,6 +130,14 @@ vt_param *vt_params_find(vt_params *p, const char *name);
  * by them. */
 int vt_params_train(vt_params *p, bool (*match)(void *arg, const char *name), void *arg,
                     vc_err *err);
+/* Before vt_params_train: the gradients of blocks will be on the host (host_grads.h), and have no
+ * memory until vt_params_host_grads, which makes both. The caller's hooks (vt_set_hooks) tell of
+ * each block's backward by vt_params_grads_enter and _ready. vt_params_host_grads returns the bytes
+ * on the host in *bytes. For one context's one model, in which no weights are swapped. */
+void vt_params_expect_host_grads(vt_params *p);
+int vt_params_host_grads(vt_params *p, size_t *bytes, vc_err *err);
+void vt_params_grads_enter(vt_params *p, int block);
+void vt_params_grads_ready(vt_params *p, int block);
 /* Places the weights that are on the host. Those of the first `blocks` blocks stay there and are
  * copied to the device when their block is entered, into two places alternately: while the kernels
  * of one block run, the weights of the next are copied. All others move to the device for good. A

@@ -140,8 +140,9 @@ static void test_swap(void **state)
     free(model);
 }
 
-/* With the optimiser's state on the host a run has the same bits as without, and resumes either
- * way. */
+/* With the optimiser's state and the gradients of blocks on the host a run has the same bits as
+ * without, and resumes either way: with and without recomputation, and with several micro-batches,
+ * whose gradients come back to the device. */
 static void test_hosted_state(void **state)
 {
 #define FACTOR "adafactor --no_adafactor_relative_step --no_adafactor_scale_parameter"
@@ -157,7 +158,9 @@ static void test_hosted_state(void **state)
 
     for (size_t i = 0; i < n; i++) {
         char *whole = vc_format("%s-host-%zu", k->name, i), *parts = vc_format("%s-parts", whole);
-        char *plain = vc_format("--optimizer %s --use_ema", how[i]);
+        char *plain = vc_format("--optimizer %s --use_ema --gradient_accumulation_steps %zu "
+                                "--gradient_checkpointing=%s", how[i], 1 + i % 3,
+                                i % 2 ? "block" : "none");
         char *other = vc_format("%s %s", plain, away);
         train_kind(k, whole, device, plain, 5, false);
         train_kind(k, parts, device, other, 2, false);

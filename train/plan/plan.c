@@ -243,6 +243,9 @@ static void say_memory(const vtrain *t)
         say(t, "memory: %s of optimiser state are in the host's memory, and are copied to the "
             "device for each update", vc_human_bytes(mapped,
             (double)vtrain_opt_hosted(t->optim.state)));
+    if (t->optim.host_grads)
+        say(t, "memory: %s of gradients are in the host's memory, and go there block by block in "
+            "backward", vc_human_bytes(mapped, (double)t->optim.host_grads));
     if (b.on_host)
         say(t, "memory: %s of frozen weights, of the first %d blocks, stay on the host and are "
             "copied when their block is reached", vc_human_bytes(mapped, (double)b.on_host),

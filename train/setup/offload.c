@@ -64,3 +64,33 @@ int vtrain_offload_where(const char **folder, bool *host, const vtrain *t, vc_er
                 "is saved: give a folder on a disk", where, *folder);
     return rc;
 }
+
+/* ---- gradients ---- */
+
+bool vtrain_offloads_grads(const vtrain *t)
+{
+    const vtrain_config *c = &t->cfg;
+    return !strcmp(c->offload_optimizer, "cpu") && !vt_host_memory(t->g) &&
+           c->training_type == VTRAIN_FULL && vc_comm_size(t->comm) == 1 && !vtrain_both(t) &&
+           !c->trace_dir;
+}
+
+static void enter(void *arg, const vt_block *b, bool backward)
+{
+    if (backward)
+        vt_params_grads_enter(arg, b->index);
+}
+
+static void ready(void *arg, const vt_block *b)
+{
+    vt_params_grads_ready(arg, b->index);
+}
+
+int vtrain_offload_grads(vtrain *t, vc_err *err)
+{
+    const vt_hooks hooks = { .arg = t->params, .enter = enter, .grads_ready = ready };
+    int rc = vt_params_host_grads(t->params, &t->optim.host_grads, err);
+    if (!rc)
+        vt_set_hooks(t->g, &hooks);
+    return rc;
+}

@@ -9,5 +9,10 @@
  * Reports what has no effect on this device. VC_EUSAGE: the device cannot do it, or there is no
  * such folder. */
 int vtrain_offload_where(const char **folder, bool *host, const vtrain *t, vc_err *err);
+/* True if --offload_optimizer lets the gradients of blocks be on the host too: those of a full
+ * finetune on one device with its own memory. Call before parameters are trained. */
+bool vtrain_offloads_grads(const vtrain *t);
+/* Makes their memory, and hooks that copy them; t->optim.host_grads becomes its bytes. */
+int vtrain_offload_grads(vtrain *t, vc_err *err);
 
 #endif

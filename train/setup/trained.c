@@ -11,6 +11,7 @@
 #include "train/models/weights.h"
 #include "train/optim/groups.h"
 #include "train/setup/experts.h"
+#include "train/setup/offload.h"
 
 /* Lists the names of all linears and convolutions of a transformer, or of the convolutions only:
  * malloc'ed, ended by NULL. */
@@ -396,6 +397,8 @@ static int train_full(vtrain *t, vc_err *err)
     const char *preset = t->model.family->adapters[t->cfg.adapter_method];
     char *modules = t->cfg.trainable_modules ? t->cfg.trainable_modules : (char *)preset;
     int rc = modules ? check_parts(t->params, modules, err) : 0;
+    if (!rc && vtrain_offloads_grads(t))
+        vt_params_expect_host_grads(t->params);
     if (!rc)
         rc = vt_params_train(t->params, modules ? is_trainable : NULL, modules, err);
     if (t->model.weights)
