@@ -180,6 +180,8 @@ typedef struct vc_family {
     const char *channels_field;          /* an integer: which of `inputs` tells the mode */
     int inputs[VC_MODES];                /* 0: none. The mode is the pipeline's if it has as many
                                           * inputs or none has, else the first that has */
+    bool controlnet;                     /* in the mode control a ControlNet beside the transformer
+                                          * takes the condition; the transformer's inputs stay */
     const char *vision_field;            /* an integer: the width of the states of the known frames
                                           * that it attends to; 0: it attends to none */
     const char *ends_field;              /* an integer above 0: the last frame is known too */

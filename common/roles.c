@@ -69,7 +69,7 @@ bool vc_role_of_mode(vc_role role, const vc_family *f, vc_mode mode)
     const bool masked = mode == VC_MODE_I2V && f->masked_frames;
 
     return vc_roles[role].modes & 1u << (masked ? VC_MODE_INPAINT : mode) &&
-           (role != VC_ROLE_CONTROL || f->inputs[mode]) &&
+           (role != VC_ROLE_CONTROL || f->inputs[mode] || f->controlnet) &&
            (!vc_roles[role].sound || f->audio_vae) &&
            vc_role_reference(role) < f->references.most;
 }

@@ -49,7 +49,7 @@ typedef struct vtrain_config {
     char *extra_inputs;
 
     /* model */
-    char *model, *transformer, *transformer_high, *connectors, *scheduler;
+    char *model, *transformer, *transformer_high, *connectors, *blockwise_controlnet, *scheduler;
     int task;                                 /* vtrain_task, or one of musubi-tuner's models */
     char *model_paths, *model_id_with_origin_paths;   /* DiffSynth-Studio's names of the model */
     char *init_state_dir;

@@ -14,7 +14,7 @@
 static const struct { const char *names; vc_input_kind kind; const char *say; } rows[] = {
     { "input_image", VC_INPUT_FIRST, NULL },
     { "end_image", VC_INPUT_LAST, NULL },
-    { "control_video", VC_INPUT_CONTROL, NULL },
+    { "control_video blockwise_controlnet_image", VC_INPUT_CONTROL, NULL },
     { "edit_image kontext_images", VC_INPUT_REFERENCES, NULL },
     { "flux_fill_image flux_fill_mask", VC_INPUT_FILL, NULL },
     /* of a sample that a pipeline made: train/data/starts.h reads them */
@@ -44,8 +44,12 @@ static const struct { const char *names; vc_input_kind kind; const char *say; } 
     REFUSED("layer_*", PLAIN("Qwen-Image-Layered")),
     REFUSED("inpaint_*", NOT_TRAINED("the inpainting of pictures") "; a mask of the loss is the "
             "column loss_mask_path, and clips of Fun-InP models have --train_mode inpaint"),
-    REFUSED("controlnet_* blockwise_controlnet_* control_image", NOT_TRAINED("a ControlNet") "; "
-            CONTROL_CLIPS),
+    REFUSED("blockwise_controlnet_inpaint_mask", NOT_TRAINED("a ControlNet with a mask") ": of "
+            "blockwise ControlNets of Qwen-Image those of a picture alone are, "
+            "blockwise_controlnet_image"),
+    REFUSED("controlnet_* blockwise_controlnet_* control_image", NOT_TRAINED("a ControlNet of "
+            "copied blocks") ": blockwise ControlNets of Qwen-Image are "
+            "(blockwise_controlnet_image); " CONTROL_CLIPS),
     REFUSED("image2lora_* lora lora_* negative_lora positive_only_lora clear_lora_*",
             PLAIN("a model that makes or reads LoRAs")),
     REFUSED("ipadapter_*", PLAIN("IP-Adapter")),

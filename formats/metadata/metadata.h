@@ -40,8 +40,9 @@
  *   others    type (image|video), weight, width, height, frames, fps (numbers or strings of digits;
  *             of the last four a value that is none counts as not given, and fps may be a fraction:
  *             30000/1001), tags (list, or separated by commas), loss_mask_path, control_file_path
- *             (or DiffSynth's control_video), mask_file_path (or DiffSynth's flux_fill_mask),
- *             flux_fill_image (none where it is the medium), input_image
+ *             (or DiffSynth's control_video and blockwise_controlnet_image), mask_file_path (or
+ *             DiffSynth's flux_fill_mask), flux_fill_image (none where it is the medium),
+ *             input_image
  * A path with backslashes is read as one with slashes where only that file exists.
  * In a Parquet or Arrow file, the medium may be bytes, or a struct {bytes, path}; if no column has
  * one of the names above, it is the only column that has bytes. The path of such a row is the

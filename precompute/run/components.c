@@ -479,7 +479,7 @@ int vprep_components(vprep *p, const vc_family **sizes, vc_err *err)
                        "the --model folder of one that edits pictures, or leave the flag out",
                        pipeline ? pipeline->class : f->name);
     if ((train_mode == VC_MODE_CONTROL || train_mode == VC_MODE_CONTROL_REF) &&
-        !f->inputs[train_mode])
+        !f->inputs[train_mode] && !(f->controlnet && train_mode == VC_MODE_CONTROL))
         vc_flags_wrong(p->flags, "--train_mode %s: no model of %s here takes a control clip that "
                        "way: give a --model of Wan, of CogVideoX-Fun for control, or --train_mode "
                        "normal, i2v or inpaint", vc_mode_names[train_mode], f->name);
@@ -489,7 +489,8 @@ int vprep_components(vprep *p, const vc_family **sizes, vc_err *err)
         rc = find_parts(p, max_length, err);
     else
         use_builtin(p);
-    if (!rc && p->c.model && (int)mode != p->c.train_mode)
+    const bool controlnet = f->controlnet && train_mode == VC_MODE_CONTROL;
+    if (!rc && p->c.model && (int)mode != p->c.train_mode && !controlnet)
         vc_warn(p->progress, "%s is trained with --train_mode %s, not %s (a change of mode encodes "
                 "no clip again)", p->c.model, vc_mode_names[mode], vc_mode_names[p->c.train_mode]);
     return rc;

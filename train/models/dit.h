@@ -214,6 +214,9 @@ struct vtrain_family {
     const char *beside;
     int (*open_beside)(void *model, vt_ctx *g, const cJSON *config, const struct vf_model *file,
                        vc_err *err);
+    /* The flag of config.json with which the model has a blockwise ControlNet (controlnet.h); NULL:
+     * it has none. */
+    const char *controlnet;
     /* Reads config.json into the model and fills its vtrain_dit. Errors name the field. */
     int (*read)(void *model, const cJSON *config, vc_err *err);
     void (*free)(void *model);                /* frees memory that the struct points to; or NULL */

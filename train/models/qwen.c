@@ -6,6 +6,10 @@
  * stand behind those of the noisy picture, and the number of a picture is its place on the first
  * axis of rotations. With zero_cond_t (2511) they are modulated as tokens of the time 0.
  *
+ * A blockwise ControlNet (DiffSynth-Studio's) has a small net behind each block: it adds to the
+ * noisy picture's tokens what it makes of them and of the condition's, whose latents have the
+ * picture's size. Its weights are rows of the same tables (train/models/controlnet.h).
+ *
  * The prompt's tokens of the last block are not read, so the layers that make them have no
  * gradient. */
 #include <string.h>
@@ -24,13 +28,22 @@ enum { PATCH = 2, TIME = 256, MLP = 4, MAX_WIDTH = 16384 };
 
 /* indices into sizes of the weight tables */
 enum { D = -1, TOKEN_IN = -2, TOKEN_OUT = -3, TEXT = -4, HEAD = -5, HIDDEN = -6, SIX_D = -7,
-       TWO_D = -8 };
+       TWO_D = -8, CONTROL_D = -9, CONTROL_IN = -10 };
 
-typedef struct block_weights { nn_stream_weights stream[2]; } block_weights;
+typedef struct control_weights {              /* of a block's ControlNet */
+    vt_tensor *x_norm, *c_norm;               /* [D] of the picture's tokens, of the condition's */
+    vt_lin in, out;
+} control_weights;
+
+typedef struct block_weights {
+    nn_stream_weights stream[2];
+    control_weights control;
+} block_weights;
 
 typedef struct model_weights {
     vt_lin patch, text, time1, time2, mod_out, proj_out;
     vt_tensor *text_norm;                     /* [TEXT] */
+    vt_lin control;
 } model_weights;
 
 #define LIN(type, field, name, out, in) \
@@ -47,6 +60,8 @@ static const vt_weight model_table[] = {
     LIN(model_weights, text, "txt_in", D, TEXT),
     LIN(model_weights, mod_out, "norm_out.linear", TWO_D, D),
     LIN(model_weights, proj_out, "proj_out", TOKEN_OUT, D),
+    { "controlnet.img_in", VT_W_LINEAR, offsetof(model_weights, control), { CONTROL_D, CONTROL_IN },
+      VT_INIT_ZERO },
     { 0 }
 };
 
@@ -62,10 +77,18 @@ static const vt_weight model_table[] = {
     BLOCK(stream[i].up, name "_mlp.net.0.proj", HIDDEN, D), \
     BLOCK(stream[i].down, name "_mlp.net.2", D, HIDDEN)
 
+/* A row of a block's ControlNet. */
+#define CONTROL(field, name, kind, init, ...) \
+    { "controlnet." name, kind, offsetof(block_weights, control.field), { __VA_ARGS__ }, init }
+
 static const vt_weight block_table[] = {      /* names follow "transformer_blocks.%d." */
     STREAM(0, "img", "to_q", "to_k", "to_v", "to_out.0", "norm_q", "norm_k"),
     STREAM(1, "txt", "add_q_proj", "add_k_proj", "add_v_proj", "to_add_out", "norm_added_q",
            "norm_added_k"),
+    CONTROL(x_norm, "x_rms.weight", VT_W_TENSOR, VT_INIT_ONE, CONTROL_D),
+    CONTROL(c_norm, "y_rms.weight", VT_W_TENSOR, VT_INIT_ONE, CONTROL_D),
+    CONTROL(in, "input_proj", VT_W_LINEAR, VT_INIT_KAIMING, CONTROL_D, CONTROL_D),
+    CONTROL(out, "output_proj", VT_W_LINEAR, VT_INIT_ZERO, CONTROL_D, CONTROL_D),
     { 0 }
 };
 
@@ -73,7 +96,7 @@ typedef struct qwen {
     vtrain_dit dit;
     int64_t layers, heads, head, token_in, out_channels, text, axis[3];
     int axes;
-    bool zero_cond_t;
+    bool zero_cond_t, controlled;
     int64_t picture;                          /* tokens of the noisy picture, since prepare */
     model_weights w;
 } qwen;
@@ -82,8 +105,8 @@ typedef struct qwen {
  * keys of each row. */
 enum { COS, SIN, TEXT_COS, TEXT_SIN, KEYS, N_MADE };
 /* The inputs of a block: the two streams, the embedding of the time, that of the time 0 where the
- * references have it, and all of made. */
-enum { X, PROMPT, E, E_0, MADE, N_IN = MADE + N_MADE };
+ * references have it, the condition's tokens of a ControlNet, and all of made. */
+enum { X, PROMPT, E, E_0, CONDITION, MADE, N_IN = MADE + N_MADE };
 /* The noisy picture and its references. */
 enum { PICTURES = 1 + VC_REFERENCES };
 
@@ -98,6 +121,7 @@ static const vf_config_row config_rows[] = {
     VF_INT(qwen, text, "joint_attention_dim", 3584, 1, 65536),
     VF_INTS(qwen, axis, axes, "axes_dims_rope", 3, 2, 256),
     VF_FLAG(qwen, zero_cond_t, "zero_cond_t", false),
+    VF_FLAG(qwen, controlled, "blockwise_controlnet", false),
     { 0 }
 };
 
@@ -123,6 +147,8 @@ static int qwen_read(void *model, const cJSON *config, vc_err *err)
     const int64_t sizes[VTRAIN_SIZES] = {
         [-D] = d, [-TOKEN_IN] = m->token_in, [-TOKEN_OUT] = m->token_in, [-TEXT] = m->text,
         [-HEAD] = m->head, [-HIDDEN] = MLP * d, [-SIX_D] = 6 * d, [-TWO_D] = 2 * d,
+        [-CONTROL_D] = m->controlled ? d : VT_ABSENT,
+        [-CONTROL_IN] = m->controlled ? m->token_in : VT_ABSENT,
     };
     memcpy(m->dit.sizes, sizes, sizeof sizes);
     m->dit.layers[0] = m->layers;
@@ -135,7 +161,11 @@ static void qwen_fit(const void *model, vtrain_fit *fit)
     *fit = (vtrain_fit){ .channels = (int)m->out_channels, .n_texts = 1, .text_width = { m->text },
                          .references = ((1u << VC_REFERENCES) - 1) << VC_ROLE_REFERENCE,
                          .mult = { 1, PATCH, PATCH }, .blocks = (int)m->layers,
-                         .heads = m->heads };
+                         .heads = m->controlled ? 0 : m->heads };
+    if (m->controlled) {
+        fit->roles = VC_ROLE_BIT(VC_ROLE_CONTROL);
+        fit->mode = VC_MODE_CONTROL;
+    }
 }
 
 /* The schedule of the released model. */
@@ -246,6 +276,13 @@ static vt_tensor *embed_time(vt_ctx *g, const model_weights *w, vt_tensor *t)
     return vt_silu(g, nn_embed_number(g, t, &w->time1, &w->time2, VC_F32));
 }
 
+/* The tokens of the condition; zeros in a batch without one. */
+static vt_tensor *embed_condition(vt_ctx *g, const qwen *m, const vtrain_in *in)
+{
+    vt_tensor *c = in->cond[VC_ROLE_CONTROL] ? in->cond[VC_ROLE_CONTROL] : vt_scale(g, in->x, 0);
+    return vt_linear(g, nn_patches(g, c, (int[]){ 1, PATCH, PATCH }), &m->w.control);
+}
+
 static void qwen_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO])
 {
     const qwen *m = model;
@@ -256,7 +293,28 @@ static void qwen_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s
     s[E] = embed_time(g, w, in->t);
     if (m->zero_cond_t && s[X] && s[X]->dim[1] > m->picture)
         s[E_0] = embed_time(g, w, vt_scale(g, in->t, 0));
+    if (m->controlled)
+        s[CONDITION] = embed_condition(g, m, in);
     memcpy(s + MADE, in->made, N_MADE * sizeof *in->made);
+}
+
+/* Adds to the tokens of the noisy picture, which stand in front, what the block's ControlNet makes
+ * of them and of the condition. */
+static vt_tensor *controlled(vt_ctx *g, const qwen *m, const control_weights *w, vt_tensor *x,
+                             vt_tensor *condition)
+{
+    if (!x || !condition)
+        return NULL;
+    const int64_t all = x->dim[1];
+    vt_tensor *part[2] = { vt_slice(g, x, 1, 0, m->picture) };
+    vt_tensor *h = vt_add(g, vt_rms_norm(g, part[0], w->x_norm, EPS),
+                          vt_rms_norm(g, condition, w->c_norm, EPS));
+    h = vt_linear(g, vt_gelu_erf(g, vt_linear(g, h, &w->in)), &w->out);
+    part[0] = vt_add(g, part[0], h);
+    if (all == m->picture)
+        return part[0];
+    part[1] = vt_slice(g, x, 1, m->picture, all);
+    return vt_concat(g, 1, 2, part);
 }
 
 static void block(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
@@ -273,6 +331,8 @@ static void block(vt_ctx *g, const void *model, const void *weights, vt_tensor *
                                 { m->heads, EPS, made[TEXT_COS], made[TEXT_SIN], 0 } };
     nn_joint_block(g, in + X, (const nn_times[2]){ in[E_0] ? split : t, t }, w->stream, heads,
                    made[KEYS], out);
+    if (m->controlled)
+        out[0] = controlled(g, m, &w->control, out[0], in[CONDITION]);
 }
 
 static vt_tensor *qwen_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
@@ -290,6 +350,7 @@ const vtrain_family vtrain_qwen = {
     .class_name = "QwenImageTransformer2DModel",
     .text_args = { "encoder_hidden_states" }, .layout = VTRAIN_TOKENS, .time = VTRAIN_TIME_LEVEL,
     .size = sizeof(qwen), .weights = offsetof(qwen, w), .table = model_table,
+    .controlnet = "blockwise_controlnet",
     .read = qwen_read, .fit = qwen_fit, .prepare = qwen_prepare, .embed = qwen_embed,
     .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 2, block,
                   NULL } },

@@ -91,18 +91,40 @@ static void check_ssm(vtrain_config *c, vc_flags *set)
     c->training_type = VTRAIN_FULL;
 }
 
+/* control: --trainable_models names the ControlNet. */
+static void check_control(const vtrain_config *c, vc_flags *set, bool control)
+{
+    if (control && !c->blockwise_controlnet)
+        vc_flags_wrong(set, "--trainable_models blockwise_controlnet: give --blockwise_controlnet "
+                       "FILE, or --blockwise_controlnet new to begin one");
+    if (control && (c->trainable_modules || c->rank_pattern.n || c->target_name ||
+                    c->lora_checkpoint))
+        vc_flags_wrong(set, "--trainable_models blockwise_controlnet: trains the ControlNet alone: "
+                       "train a LoRA of the transformer in a run of its own, with "
+                       "--blockwise_controlnet and without this flag");
+    const bool full = c->training_type == VTRAIN_FULL || c->trainable_modules ||
+                      (c->trainable_models && !control);
+    if (c->blockwise_controlnet && full && !control)
+        vc_flags_wrong(set, "--blockwise_controlnet: is trained with --trainable_models "
+                       "blockwise_controlnet, or stays frozen beside a LoRA, but this is a full "
+                       "finetune of the transformer");
+}
+
 /* fresh: no model is named, so that the built-in DiT is trained. */
 static void check_type(vtrain_config *c, vc_flags *set, bool fresh)
 {
     bool lora_said = vc_flags_given(set, "training_type") && c->training_type == VTRAIN_LORA;
     vtrain_take_adapter(c, set);
     check_ssm(c, set);
-    if (c->trainable_models && strcmp(c->trainable_models, "dit"))
+    const bool control = c->trainable_models && !strcmp(c->trainable_models,
+                                                        "blockwise_controlnet");
+    check_control(c, set, control);
+    if (c->trainable_models && strcmp(c->trainable_models, "dit") && !control)
         vc_flags_wrong(set, "--trainable_models \"%s\": dit is possible here: %s",
                        c->trainable_models, vc_only_transformer);
     else if (c->trainable_models && lora_said)
-        vc_flags_wrong(set, "--trainable_models: dit means a full finetune, but --training_type "
-                       "says lora");
+        vc_flags_wrong(set, "--trainable_models: %s means a full finetune, but --training_type "
+                       "says lora", c->trainable_models);
     else if (lora_said && fresh)
         vc_flags_wrong(set, "--training_type: a LoRA needs a trained transformer: give --model or "
                        "--transformer (the built-in DiT starts from noise)");

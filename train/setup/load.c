@@ -9,6 +9,7 @@
 #include "common/os/file.h"
 #include "common/os/progress.h"
 #include "formats/tensors/component.h"
+#include "train/models/controlnet.h"
 #include "train/models/weights.h"
 #include "train/output/export.h"
 #include "train/samples/samples.h"
@@ -38,7 +39,7 @@ static bool swaps(const vtrain *t)
     const char *flag = t->cfg.low_vram ? "low_vram" : "blocks_to_swap";
     if (!t->cfg.low_vram && !t->cfg.blocks_to_swap)
         return false;
-    if (t->cfg.training_type != VTRAIN_LORA)
+    if (t->cfg.training_type != VTRAIN_LORA && !t->model.controlnet)
         vc_say(t->ui, "--%s: has no effect: only frozen weights are swapped, and a full finetune "
                "has none", flag);
     else if (vt_host_memory(t->g))
@@ -141,10 +142,13 @@ int vtrain_load_model(vtrain *t, vc_err *err)
         src.seed = (uint64_t)t->cfg.seed;
         src.on_host = on_host;
     }
+    if (t->model.controlnet)
+        src = vtrain_controlnet_source(t->model.controlnet, &src);
+    const bool whole = t->cfg.training_type == VTRAIN_FULL && !t->model.controlnet;
     int rc = vt_params_open(&t->params, t->g, err);
     if (!rc)
         vt_params_watch(t->params, loaded, t);
-    if (!rc && t->cfg.training_type == VTRAIN_FULL && t->cfg.export_pipeline && t->cfg.model)
+    if (!rc && whole && t->cfg.export_pipeline && t->cfg.model)
         rc = vc_context(err, vtrain_export_pipeline(NULL, t->cfg.model, NULL, err),
                         "--export_pipeline");
     if (!rc)
@@ -152,8 +156,10 @@ int vtrain_load_model(vtrain *t, vc_err *err)
     t->model.both[0] = vtrain_both(t) ? t->model.dit : NULL;
     if (!rc && t->model.weights)
         rc = vtrain_weights_check(t->model.weights, t->params, err);
-    if (!rc && t->model.weights && t->cfg.training_type == VTRAIN_FULL)
+    if (!rc && t->model.weights && whole)
         rc = check_kept(t, err);
+    if (!rc && t->model.controlnet)
+        rc = vtrain_controlnet_check(t->model.controlnet, t->params, err);
     if (rc && t->model.weights)
         return vc_context(err, rc, "%s", vtrain_weights_path(t->model.weights));
     if (!rc && vtrain_both(t))

@@ -8,6 +8,7 @@
 #include "common/adapters/adapter.h"
 #include "train/lora/lora.h"
 #include "train/lora/patterns.h"
+#include "train/models/controlnet.h"
 #include "train/models/weights.h"
 #include "train/optim/groups.h"
 #include "train/setup/experts.h"
@@ -21,7 +22,8 @@ static const char **modules_of(vt_params *p, bool convs)
     const char **list = calloc((size_t)n + 1, sizeof *list);
     for (int i = 0; list && i < n; i++) {
         const vt_param *x = vt_params_at(p, i);
-        if (!x->module || x->model || x->t != x->lin->w || (convs && x->t->nd == 2))
+        if (!x->module || x->model || x->t != x->lin->w || (convs && x->t->nd == 2) ||
+            vtrain_controlnet_has(x->name))
             continue;
         list[k++] = x->module;
     }
@@ -396,6 +398,8 @@ static int train_full(vtrain *t, vc_err *err)
 {
     const char *preset = t->model.family->adapters[t->cfg.adapter_method];
     char *modules = t->cfg.trainable_modules ? t->cfg.trainable_modules : (char *)preset;
+    if (t->model.controlnet)
+        modules = (char *)VTRAIN_CONTROL_PART;
     int rc = modules ? check_parts(t->params, modules, err) : 0;
     if (!rc && vtrain_offloads_grads(t))
         vt_params_expect_host_grads(t->params);

@@ -14,6 +14,7 @@
 #include "formats/tensors/transformers.h"
 #include "train/lora/lora.h"
 #include "train/lora/patterns.h"
+#include "train/models/controlnet.h"
 #include "train/models/weights.h"
 #include "train/optim/groups.h"
 #include "train/output/ckpt.h"
@@ -80,6 +81,22 @@ static int open_ssm(vtrain *t, vc_err *err)
                               .group = c->scan_checkpoint_group_size, .base_lr = c->ttt_base_lr,
                               .eta_compat = c->ttt_eta_compat };
     return t->model.family->ssm ? t->model.family->ssm(t->model.config, &want, err) : 0;
+}
+
+/* Opens --blockwise_controlnet, and lets the transformer have it. */
+static int open_controlnet(vtrain *t, vc_err *err)
+{
+    const char *path = t->cfg.blockwise_controlnet, *field = t->model.family->controlnet;
+    if (!path)
+        return 0;
+    if (!field)
+        return vc_fail(err, VC_EUSAGE, "--blockwise_controlnet: a blockwise ControlNet belongs to "
+                       "Qwen-Image, and this is a %s: leave the flag out",
+                       t->model.family->class_name);
+    cJSON_DeleteItemFromObject(t->model.config, field);
+    if (!cJSON_AddTrueToObject(t->model.config, field))
+        return vc_no_memory(err);
+    return vtrain_controlnet_open(&t->model.controlnet, path, err);
 }
 
 /* Opens the weights of the transformer, or of one of two. */
@@ -164,6 +181,8 @@ static int open_config(vtrain *t, vc_err *err)
     if (!t->model.config)
         return vc_no_memory(err);
     rc = vtrain_settle_zero_cond(t, err);
+    if (!rc)
+        rc = open_controlnet(t, err);
     if (!rc)
         rc = open_ssm(t, err);
     return rc ? rc : vtrain_weights_pipeline(&t->model.pipeline, t->model.config, t->model.family,
@@ -545,6 +564,7 @@ static void close_run(vtrain *t)
     vtrain_weights_close(t->model.weights);
     vtrain_weights_close(t->model.low_weights);
     vf_model_close(t->model.beside);
+    vtrain_controlnet_close(t->model.controlnet);
     cJSON_Delete(t->model.config);
     cJSON_Delete(t->compared.sources);
     vtrain_data_close(t->data);

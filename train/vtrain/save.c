@@ -10,6 +10,7 @@
 #include "common/os/map.h"
 #include "formats/tensors/values.h"
 #include "train/lora/lora.h"
+#include "train/models/controlnet.h"
 #include "train/models/weights.h"
 #include "train/output/ckpt.h"
 #include "train/output/export.h"
@@ -97,6 +98,8 @@ static int write_scheduler(const vtrain *t, const char *dir, vf_sums *sums, vc_e
 
 static int write_full(const vtrain *t, const char *dir, vf_sums *sums, vc_err *err)
 {
+    if (t->model.controlnet)
+        return vtrain_controlnet_write(t->model.controlnet, dir, t->params, sums, err);
     char *folder = vc_path_join(dir, vtrain_transformer_name(t));
     if (!folder)
         return vc_no_memory(err);
@@ -245,7 +248,8 @@ static int write_weights(vtrain *t, const char *dir, vf_sums *sums, vc_err *err)
     vtrain_opt_hide(t->optim.state);
     if (!rc && vtrain_opt_has_plain(t->optim.state))
         rc = write_plain(t, dir, sums, err);
-    return rc || t->cfg.training_type == VTRAIN_LORA ? rc : write_beside(t, dir, sums, err);
+    const bool alone = t->cfg.training_type == VTRAIN_LORA || t->model.controlnet;
+    return rc || alone ? rc : write_beside(t, dir, sums, err);
 }
 
 static int write_files(vtrain *t, const char *dir, vc_err *err)
