@@ -3,8 +3,8 @@
 # Qwen-Image, Z-Image, Chroma, Krea 2, FLUX.1, FLUX.2, Wan and CogVideoX, at a width of 512 and some
 # hundred tokens: LoRA and full finetune, with and without recomputation; for the built-in model on
 # a few samples, on many, and on two ranks; for LoRA's relatives; for bases in fewer bits; for a
-# distillation to few steps. A limit is kept by recomputation, also where the run is to recompute
-# nothing.
+# distillation to few steps and a ControlNet. A limit is kept by recomputation, also where the run
+# is to recompute nothing.
 . "$(dirname "$0")/../lib/check.sh"
 [ "$VLT_FAULT_MEMORY" = 1 ] || { echo "skipped: sanitizers have memory of their own"; exit 77; }
 
@@ -66,6 +66,14 @@ for how in "none bf16 lora --rank 16" "block bf16 lora --rank 16" "block no full
         --max_train_steps 1 --train_batch_size 1 --task direct_distill --distill_steps 3 \
         --training_type $type --gradient_checkpointing=$checkpointing --mixed_precision $precision
     near "direct_distill, $how"
+done
+need random_dataset control.lmdb 2 1 40 40 64 512 qwen-image+control
+for how in "none bf16" "block bf16" "block no"; do
+    rm -rf out
+    expect 0 . vtrain --transformer qwen --latents control.lmdb --output_dir out --threads 2 \
+        --max_train_steps 1 --train_batch_size 1 --trainable_models blockwise_controlnet \
+        --blockwise_controlnet new --gradient_checkpointing=${how% *} --mixed_precision ${how#* }
+    near "blockwise_controlnet, $how"
 done
 need random_transformer zimage '{"_class_name": "ZImageTransformer2DModel", "n_layers": 3,
     "n_refiner_layers": 1, "dim": 512, "n_heads": 4, "cap_feat_dim": 512}'
