@@ -41,6 +41,11 @@ const char *vtrain_transformer_name(const vtrain *t)
     return t->cfg.boundary_type == VTRAIN_SIDE_LOW ? "transformer_2" : "transformer";
 }
 
+bool vtrain_trains_controlnet(const vtrain *t)
+{
+    return t->model.controlnet && t->cfg.trainable_models;
+}
+
 bool vtrain_both(const vtrain *t)
 {
     return t->cfg.boundary_type == VTRAIN_SIDE_BOTH;

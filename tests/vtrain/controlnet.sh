@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # A blockwise ControlNet of Qwen-Image, from a list as DiffSynth-Studio has it: vprep stores the
 # latents of blockwise_controlnet_image, vtrain trains a new ControlNet, whose file has the names of
-# DiffSynth-Studio, continues it, resumes, and trains a LoRA beside it; what is refused.
+# DiffSynth-Studio, continues it, resumes, and trains a LoRA beside it, frozen or trained too; ranks;
+# what is refused.
 . "$(dirname "$0")/../lib/check.sh"
 export VLT_SOURCE
 
@@ -57,10 +58,24 @@ cmp -s $file again/checkpoint-4/blockwise_controlnet.safetensors || wrong "resum
 check continued 0 train more "${control[@]}" $net $file --max_train_steps 1
 check beside 0 train lora --training_type lora --rank 2 $net $file --max_train_steps 2 \
     --target_name all-linear
-stderr_lacks controlnet.
+head -c 20000 lora/checkpoint-2/pytorch_lora_weights.safetensors | tr -d '\0' >names
+lacks names controlnet
+absent lora/checkpoint-2/blockwise_controlnet.safetensors
 check none 0 train without --training_type lora --rank 2 $net new --max_train_steps 2 \
     --target_name all-linear
 [ "$(losses lora)" != "$(losses without)" ] || wrong "a trained ControlNet changes no loss"
+
+# ---- a LoRA and the ControlNet in one run, resumed too; each has its file ----
+both=("${control[@]}" --training_type lora --rank 2 --target_name all-linear $net $file)
+check both 0 train both "${both[@]}" --max_train_steps 4
+cmp -s $file both/checkpoint-4/blockwise_controlnet.safetensors && wrong "both: the same ControlNet"
+head -c 20000 both/checkpoint-4/pytorch_lora_weights.safetensors | tr -d '\0' >names
+lacks names controlnet && holds names lora_A
+check half 0 train half "${both[@]}" --max_train_steps 2
+check rest 0 train half "${both[@]}" --max_train_steps 4 --resume_from_checkpoint latest
+for name in blockwise_controlnet pytorch_lora_weights; do
+    cmp -s {half,both}/checkpoint-4/$name.safetensors || wrong "resumed: another $name"
+done
 
 # ---- ranks train the same, whole and split ----
 near() { paste <(losses "$1") <(losses "$2") | awk 'function far(a, b) {
@@ -75,6 +90,11 @@ if have_ranks; then
             $net new
         near one ranks-$how
     done
+    check two 0 train two "${both[@]}" --max_train_steps 4 --global_batch_size 2
+    check shared 0 "$lib/ranks.sh" 2 vtrain --latents a --model m --output_dir shared \
+        --train_batch_size 1 --threads 1 --workers 1 --mixed_precision no --seed 5 \
+        --global_batch_size 2 --max_train_steps 4 --parallel fsdp "${both[@]}"
+    near two shared
 fi
 
 # ---- what is refused ----

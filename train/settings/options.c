@@ -91,19 +91,19 @@ static void check_ssm(vtrain_config *c, vc_flags *set)
     c->training_type = VTRAIN_FULL;
 }
 
-/* control: --trainable_models names the ControlNet. */
-static void check_control(const vtrain_config *c, vc_flags *set, bool control)
+/* control: --trainable_models names the ControlNet; lora: --training_type lora was given, so that a
+ * LoRA is trained beside it. */
+static void check_control(const vtrain_config *c, vc_flags *set, bool control, bool lora)
 {
+    const bool adapts = c->rank_pattern.n || c->target_name || c->lora_checkpoint;
+    const bool full = c->training_type == VTRAIN_FULL || c->trainable_modules ||
+                      (c->trainable_models && !control);
     if (control && !c->blockwise_controlnet)
         vc_flags_wrong(set, "--trainable_models blockwise_controlnet: give --blockwise_controlnet "
                        "FILE, or --blockwise_controlnet new to begin one");
-    if (control && (c->trainable_modules || c->rank_pattern.n || c->target_name ||
-                    c->lora_checkpoint))
+    if (control && (c->trainable_modules || (adapts && !lora)))
         vc_flags_wrong(set, "--trainable_models blockwise_controlnet: trains the ControlNet alone: "
-                       "train a LoRA of the transformer in a run of its own, with "
-                       "--blockwise_controlnet and without this flag");
-    const bool full = c->training_type == VTRAIN_FULL || c->trainable_modules ||
-                      (c->trainable_models && !control);
+                       "give --training_type lora to train a LoRA of the transformer too");
     if (c->blockwise_controlnet && full && !control)
         vc_flags_wrong(set, "--blockwise_controlnet: is trained with --trainable_models "
                        "blockwise_controlnet, or stays frozen beside a LoRA, but this is a full "
@@ -118,18 +118,18 @@ static void check_type(vtrain_config *c, vc_flags *set, bool fresh)
     check_ssm(c, set);
     const bool control = c->trainable_models && !strcmp(c->trainable_models,
                                                         "blockwise_controlnet");
-    check_control(c, set, control);
+    check_control(c, set, control, lora_said);
     if (c->trainable_models && strcmp(c->trainable_models, "dit") && !control)
         vc_flags_wrong(set, "--trainable_models \"%s\": dit is possible here: %s",
                        c->trainable_models, vc_only_transformer);
-    else if (c->trainable_models && lora_said)
-        vc_flags_wrong(set, "--trainable_models: %s means a full finetune, but --training_type "
-                       "says lora", c->trainable_models);
+    else if (c->trainable_models && lora_said && !control)
+        vc_flags_wrong(set, "--trainable_models: dit means a full finetune, but --training_type "
+                       "says lora");
     else if (lora_said && fresh)
         vc_flags_wrong(set, "--training_type: a LoRA needs a trained transformer: give --model or "
                        "--transformer (the built-in DiT starts from noise)");
     bool parts = c->trainable_modules && !vc_flags_given(set, "training_type");   /* VideoX-Fun */
-    if (c->trainable_models || parts || (fresh && !lora_said))
+    if ((c->trainable_models && !lora_said) || parts || (fresh && !lora_said))
         c->training_type = VTRAIN_FULL;
     if (c->training_type == VTRAIN_LORA && c->trainable_modules)
         vc_flags_wrong(set, "--trainable_modules: belongs to --training_type full-finetune; a "

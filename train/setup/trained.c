@@ -74,7 +74,7 @@ static void count_modules(vtrain *t)
     const char *block = "", *with = "";
     for (int i = 0; i < vt_params_count(t->params); i++) {
         const vt_param *p = vt_params_at(t->params, i);
-        if (!p->module || p->t != p->lin->w)
+        if (!p->module || p->t != p->lin->w || vtrain_controlnet_has(p->name))
             continue;
         const int64_t rank = vt_adapter_rank(p->lin);
         t->lora.most_rank = rank > t->lora.most_rank ? rank : t->lora.most_rank;
@@ -252,8 +252,8 @@ static bool size_of(void *arg, const char *module, vt_adapter_size *s)
 {
     vtrain *t = arg;
     vt_adapter_size file = { .factor = t->cfg.lokr_factor };
-    if (!vtrain_targets_match(t->lora.targets, module))
-        return false;
+    if (vtrain_controlnet_has(module) || !vtrain_targets_match(t->lora.targets, module))
+        return false;                         /* a ControlNet has no LoRA */
     flags_size(t, module, s);
     if (!t->lora.file || vtrain_lora_size(t->lora.file, module, &file, NULL))
         return true;
@@ -398,7 +398,7 @@ static int train_full(vtrain *t, vc_err *err)
 {
     const char *preset = t->model.family->adapters[t->cfg.adapter_method];
     char *modules = t->cfg.trainable_modules ? t->cfg.trainable_modules : (char *)preset;
-    if (t->model.controlnet)
+    if (vtrain_trains_controlnet(t))
         modules = (char *)VTRAIN_CONTROL_PART;
     int rc = modules ? check_parts(t->params, modules, err) : 0;
     if (!rc && vtrain_offloads_grads(t))
@@ -412,5 +412,10 @@ static int train_full(vtrain *t, vc_err *err)
 
 int vtrain_select_trained(vtrain *t, vc_err *err)
 {
-    return t->cfg.training_type == VTRAIN_LORA ? train_lora(t, err) : train_full(t, err);
+    if (t->cfg.training_type != VTRAIN_LORA)
+        return train_full(t, err);
+    int rc = train_lora(t, err);
+    if (!rc && vtrain_trains_controlnet(t))
+        rc = vt_params_train(t->params, is_trainable, (char *)VTRAIN_CONTROL_PART, err);
+    return rc;
 }

@@ -98,8 +98,6 @@ static int write_scheduler(const vtrain *t, const char *dir, vf_sums *sums, vc_e
 
 static int write_full(const vtrain *t, const char *dir, vf_sums *sums, vc_err *err)
 {
-    if (t->model.controlnet)
-        return vtrain_controlnet_write(t->model.controlnet, dir, t->params, sums, err);
     char *folder = vc_path_join(dir, vtrain_transformer_name(t));
     if (!folder)
         return vc_no_memory(err);
@@ -222,9 +220,13 @@ static int write_trainer(const vtrain *t, const char *dir, vf_sums *sums, vc_err
 
 static int write_present(const vtrain *t, const char *dir, vf_sums *sums, vc_err *err)
 {
-    if (t->cfg.training_type != VTRAIN_LORA)
-        return write_full(t, dir, sums, err);
-    int rc = write_lora(t, 0, dir, sums, err);
+    int rc = 0;
+    if (vtrain_trains_controlnet(t))
+        rc = vtrain_controlnet_write(t->model.controlnet, dir, t->params, sums, err);
+    if (!rc && t->cfg.training_type != VTRAIN_LORA)
+        return t->model.controlnet ? 0 : write_full(t, dir, sums, err);
+    if (!rc)
+        rc = write_lora(t, 0, dir, sums, err);
     return rc || !vtrain_both(t) ? rc : write_lora(t, 1, dir, sums, err);
 }
 
