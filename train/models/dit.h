@@ -267,9 +267,9 @@ struct vtrain_family {
     /* The family of these models without the layers of --ssm_layer, whose class is first_class;
      * NULL: there is none. */
     const vtrain_family *without_ssm;
-    /* The family of the same models with their sound, which --with_audio opens; NULL: they have
-     * none. */
-    const vtrain_family *with_sound;
+    /* Of a family of models with their sound, which --with_audio opens: that of the same models
+     * without it, whose class_name is the same; NULL: these are none. */
+    const vtrain_family *without_sound;
     /* Writes the settings of --ssm_layer to config.json, in place of those that it has. NULL: the
      * family has no such layers. */
     int (*ssm)(cJSON *config, const vtrain_ssm *want, vc_err *err);
@@ -281,6 +281,8 @@ struct vtrain_family {
 const vtrain_family *vtrain_family_of_class(const char *class_name);
 /* The family of the same models with the layers of --ssm_layer; NULL: there is none. */
 const vtrain_family *vtrain_family_with_ssm(const vtrain_family *family);
+/* The family of the same models with their sound; NULL: there is none. */
+const vtrain_family *vtrain_family_with_sound(const vtrain_family *family);
 /* The family that can start from noise, and is trained without --model. */
 const vtrain_family *vtrain_family_fresh(void);
 /* The family's name in manifests ("builtin"), or its class where no row of vc_families has this

@@ -7,10 +7,11 @@
 
 static const vtrain_family *const families[] = {
     &vtrain_builtin, &vtrain_cogvideox, &vtrain_flux, &vtrain_flux2, &vtrain_hunyuan, &vtrain_ltx,
-    &vtrain_ltx2, &vtrain_wan, &vtrain_qwen, &vtrain_zimage, &vtrain_krea2, &vtrain_chroma,
-    &vtrain_ttt, NULL
+    &vtrain_ltx2, &vtrain_ltx2_sound, &vtrain_wan, &vtrain_qwen, &vtrain_zimage, &vtrain_krea2,
+    &vtrain_chroma, &vtrain_ttt, NULL
 };
 
+/* Of two rows of a class, the first is without sound. */
 const vtrain_family *vtrain_family_of_class(const char *class_name)
 {
     for (const vtrain_family *const *f = families; *f; f++)
@@ -24,6 +25,14 @@ const vtrain_family *vtrain_family_with_ssm(const vtrain_family *family)
 {
     const vtrain_family *const *f = families;
     while (*f && (*f)->without_ssm != family)
+        f++;
+    return *f;
+}
+
+const vtrain_family *vtrain_family_with_sound(const vtrain_family *family)
+{
+    const vtrain_family *const *f = families;
+    while (*f && (*f)->without_sound != family)
         f++;
     return *f;
 }

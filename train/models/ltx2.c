@@ -240,5 +240,5 @@ const vtrain_family vtrain_ltx2 = {
     .flow_shift = 1, .logit_mean = 0, .logit_std = 1, .schedule = ltx2_schedule,
     .posterior_mean = true, .bf16 = true,
     .lr_full = 1e-5, .lr_lora = 1e-4, .guidance = 3, .batch = 1, .steps = 1000,
-    .lora_targets = "to_q,to_k,to_v,to_out.0", .with_sound = &vtrain_ltx2_sound,
+    .lora_targets = "to_q,to_k,to_v,to_out.0",
 };

@@ -26,7 +26,8 @@ int vtrain_validate_check(vtrain *t, vc_err *err);
 /* Samples every prompt with the current weights, or their EMA, into
  * out/validation/step-N/000.safetensors: `latents` f32 [C,f,h,w] in raw VAE space, with prompt,
  * negative_prompt, seed, fps, frames, steps, sampler, guidance_scale as metadata, and skip_frames
- * where the first frames of the decoded clip are not to be shown. */
+ * where the first frames of the decoded clip are not to be shown. Of a model with sound, `audio`
+ * [C,L,1,bins] stands beside it. */
 int vtrain_validate(vtrain *t, vc_err *err);
 /* True if the files of all prompts at this step exist. */
 bool vtrain_validated(const vtrain *t);

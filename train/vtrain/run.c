@@ -49,11 +49,12 @@ static int find_family(vtrain *t, const char *class_name, vc_err *err)
     if (!t->model.family)
         return vc_context(err, vf_transformer_refuse_class(class_name, err), "--%s: %s",
                           c->transformer ? "transformer" : "model", path);
-    if (c->with_audio && !t->model.family->with_sound)
+    const vtrain_family *sound = vtrain_family_with_sound(t->model.family);
+    if (c->with_audio && !sound)
         return vc_fail(err, VC_EUSAGE, "--with_audio: %s is a %s, which has no sound", path,
                        class_name);
     if (c->with_audio)
-        t->model.family = t->model.family->with_sound;
+        t->model.family = sound;
     const vtrain_family *with = vtrain_family_with_ssm(t->model.family);
     if (c->ssm_layer && with)
         t->model.family = with;
