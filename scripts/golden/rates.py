@@ -3,7 +3,7 @@ import json
 
 import numpy as np
 import torch
-from diffusers.optimization import get_scheduler
+from diffusers.optimization import get_polynomial_decay_schedule_with_warmup, get_scheduler
 
 import golden
 
@@ -15,6 +15,7 @@ CASES = {
     "cosine": {"num_warmup_steps": 10},
     "cosine_with_restarts": {"num_warmup_steps": 10, "num_cycles": 3},
     "polynomial": {"num_warmup_steps": 10, "power": 2.5},
+    "polynomial_end": {"num_warmup_steps": 10, "power": 0.8, "lr_end": 4e-7},
     "piecewise_constant": {"step_rules": "1:10,0.1:30,0.5:60,0.005"},
 }
 
@@ -23,7 +24,9 @@ def make(out):
     tensors = {}
     for name, given in CASES.items():
         optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=RATE)
-        s = get_scheduler(name, optimizer, num_training_steps=STEPS, **given)
+        s = (get_polynomial_decay_schedule_with_warmup(optimizer, num_training_steps=STEPS, **given)
+             if "lr_end" in given
+             else get_scheduler(name, optimizer, num_training_steps=STEPS, **given))
         factors = []
         for _ in range(STEPS + 1):
             factors.append(s.get_last_lr()[0] / RATE)

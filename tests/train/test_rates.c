@@ -88,6 +88,7 @@ static const struct { const char *name; vtrain_rate rate; } peers[] = {
     { "cosine", { VTRAIN_COSINE, 10, 100, 1, 1, 1e-4, NULL, 0, 0 } },
     { "cosine_with_restarts", { VTRAIN_COSINE_WITH_RESTARTS, 10, 100, 3, 1, 1e-4, NULL, 0, 0 } },
     { "polynomial", { VTRAIN_POLYNOMIAL, 10, 100, 1, 2.5, 1e-4, NULL, 0, 0 } },
+    { "polynomial_end", { VTRAIN_POLYNOMIAL, 10, 100, 1, 0.8, 1e-4, NULL, 4e-7, 0 } },
     { "piecewise_constant", { VTRAIN_PIECEWISE_CONSTANT, 0, 100, 1, 1, 1e-4,
                               "1:10,0.1:30,0.5:60,0.005", 0, 0 } },
 };

@@ -80,9 +80,10 @@ int vtrain_rate_check(const vtrain_rate *r, vc_err *err)
 {
     double value;
     int64_t step = 0;
-    if (r->how == VTRAIN_POLYNOMIAL && r->rate > 0 && r->rate <= LAST_RATE)
-        return vc_fail(err, VC_EUSAGE, "--lr_scheduler polynomial: the rate falls to 1e-7, so "
-                       "--learning_rate has to be above 1e-7");
+    double last = r->end > 0 ? r->end : LAST_RATE;
+    if (r->how == VTRAIN_POLYNOMIAL && r->rate > 0 && r->rate <= last)
+        return vc_fail(err, VC_EUSAGE, "--lr_scheduler polynomial: the rate falls to %g, so "
+                       "--learning_rate has to be above it, or --lr_end below", last);
     if (!vtrain_schedule_is(r->how, VTRAIN_HAS_RULES))
         return 0;
     const char *p = r->rules;
@@ -128,7 +129,8 @@ double vtrain_rate_factor(const vtrain_rate *r, int64_t s)
         return value_of(r, s, 0);
     int64_t span = r->steps > warmup ? r->steps - warmup : 1;
     double done = (double)(s - warmup) / (double)span;
-    double end = (vtrain_schedule_is(r->how, VTRAIN_HAS_END) ? r->end : LAST_RATE) / r->rate;
+    bool own = r->end > 0 || !vtrain_schedule_is(r->how, VTRAIN_HAS_POWER);
+    double end = (own ? r->end : LAST_RATE) / r->rate;
     return done >= 1 ? end : (1 - end) * value_of(r, s, done) + end;
 }
 

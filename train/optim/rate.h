@@ -37,7 +37,7 @@ typedef struct vtrain_rate {
     double power, rate;                /* rate: the base rate */
     const char *rules;                 /* "1:10,0.1:20,0.01": 1 below step 10, 0.1 below 20, then
                                         * 0.01 */
-    double end;                        /* linear and the cosines: the rate that they fall to */
+    double end;                        /* linear, cosines, polynomial: the rate that they fall to */
     int64_t from;                      /* step of the warm-up that step 0 is */
 } vtrain_rate;
 

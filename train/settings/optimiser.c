@@ -53,8 +53,8 @@ static void check_rate(vtrain_config *c, vc_flags *set)
     if (c->lr_step_rules && !rules)
         vc_flags_wrong(set, "--lr_step_rules: belongs to --lr_scheduler piecewise_constant");
     if (c->lr_end > 0 && !vtrain_schedule_is(how, VTRAIN_HAS_END) && !c->param_groups.n)
-        vc_flags_wrong(set, "--lr_end: belongs to --lr_scheduler linear, cosine and "
-                       "cosine_with_restarts");
+        vc_flags_wrong(set, "--lr_end: belongs to --lr_scheduler linear, cosine, "
+                       "cosine_with_restarts and polynomial");
     vc_flags_catch(set, vtrain_rate_check(&rate, &e), &e);
     check_groups(c, set);
 }
