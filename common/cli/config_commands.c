@@ -104,7 +104,8 @@ static int add_dataset(vc_commands *c, const char *flags, const char *size, vc_e
     *d = (vc_command){ 0 };
     int rc = 0, half;
     for (int i = 0; !rc && i < c->vprep.n; i++)
-        rc = add(c, d, &c->vprep.given[i], err);
+        if (!(rc = add(c, d, &c->vprep.given[i], err)))
+            d->given[i].part = c->vprep.given[i].part;
     size_t n;
     for (const char *s; !rc && (s = vc_flags_next_name(&flags, &n, &half));) {
         char name[64];

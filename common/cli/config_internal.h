@@ -73,6 +73,8 @@ bool vc_commands_typed(const vc_flags *set, const char *flag, size_t len);
 
 /* ---- config_paths.c ---- */
 
+/* The name of a key, which a file may write as a flag, with two dashes. */
+const char *vc_peer_name(const char *key);
 /* A value's text, or NULL. */
 const char *vc_peer_text(const yaml_node_t *n);
 /* The setting of a path below n, through the first section of each list; a path's part may end with

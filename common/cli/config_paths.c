@@ -24,6 +24,11 @@ bool vc_peer_same(const char *s, const char *pattern, size_t n)
     return strlen(s) == n && !strncmp(s, pattern, n);
 }
 
+const char *vc_peer_name(const char *key)
+{
+    return key + (strncmp(key, "--", 2) ? 0 : 2);
+}
+
 /* The setting of a path below n, through the first section of each list. */
 const yaml_node_t *vc_peer_below(yaml_document_t *doc, const yaml_node_t *n, const char *path,
                                 size_t len)
@@ -39,7 +44,7 @@ const yaml_node_t *vc_peer_below(yaml_document_t *doc, const yaml_node_t *n, con
         const yaml_node_pair_t *p = n->data.mapping.pairs.start, *end = n->data.mapping.pairs.top;
         for (; p < end; p++) {
             const char *key = vc_peer_text(yaml_document_get_node(doc, p->key));
-            if (key && vc_peer_same(key, path, k))
+            if (key && vc_peer_same(vc_peer_name(key), path, k))
                 value = yaml_document_get_node(doc, p->value);
         }
         n = value;
@@ -92,13 +97,22 @@ bool vc_peer_signs(yaml_document_t *doc, const yaml_node_t *root, const char *si
     return all;
 }
 
+/* Whether a section of the list has the signs. */
+static bool has_item(yaml_document_t *doc, const yaml_node_t *list, const char *signs)
+{
+    for (yaml_node_item_t *i = list->data.sequence.items.start;
+         signs && i < list->data.sequence.items.top; i++)
+        if (vc_peer_signs(doc, yaml_document_get_node(doc, *i), signs))
+            return true;
+    return false;
+}
+
 const vc_peer_file *vc_peer_of(yaml_document_t *doc)
 {
     const yaml_node_t *root = yaml_document_get_root_node(doc);
-    if (!root || root->type != YAML_MAPPING_NODE)
-        return NULL;
-    for (const vc_peer_file *const *p = vc_peer_files; *p; p++)
-        if (vc_peer_signs(doc, root, (*p)->signs))
+    for (const vc_peer_file *const *p = vc_peer_files; root && *p; p++)
+        if ((root->type == YAML_MAPPING_NODE && vc_peer_signs(doc, root, (*p)->signs)) ||
+            (root->type == YAML_SEQUENCE_NODE && has_item(doc, root, (*p)->item_signs)))
             return *p;
     return NULL;
 }

@@ -105,6 +105,7 @@ static int read_section(vc_peer_reader *r, vc_peer_part *p, const yaml_node_t *s
                          MOST_SETTINGS);
         if (rc)
             break;
+        name = vc_peer_name(name);
         char *full = vc_format("%s%s%s", path, *path ? "." : "", name);
         const char *own = full ? vc_flags_keep_text(r->set, full, strlen(full)) : NULL;
         free(full);
@@ -120,6 +121,26 @@ static int read_section(vc_peer_reader *r, vc_peer_part *p, const yaml_node_t *s
 }
 
 static int read_file(const vc_peer_reader *r, const vc_later *l, vc_err *err);
+
+static int read_part(vc_peer_reader *r, const yaml_node_t *section, const char *path, vc_err *err);
+
+/* Reads the sections of a list, but for those that are off. */
+static int read_items(vc_peer_reader *r, const yaml_node_t *list, const char *path, vc_err *err)
+{
+    int rc = 0;
+    for (yaml_node_item_t *k = list->data.sequence.items.start;
+         !rc && k < list->data.sequence.items.top; k++) {
+        const yaml_node_t *section = node(r, *k);
+        if (section->type != YAML_MAPPING_NODE)
+            continue;
+        if (r->peer->skips && vc_peer_signs(r->doc, section, r->peer->skips))
+            vc_flags_say(r->set, "%s: line %zu: a section that is off", r->path,
+                         section->start_mark.line + 1);
+        else
+            rc = read_part(r, section, path, err);
+    }
+    return rc;
+}
 
 /* Reads a section that may be a dataset, then its lists and files. */
 static int read_part(vc_peer_reader *r, const yaml_node_t *section, const char *path, vc_err *err)
@@ -141,10 +162,7 @@ static int read_part(vc_peer_reader *r, const yaml_node_t *section, const char *
             rc = vc_flags_take(r->set, &p->later[i].at, NULL, read_file(r, &p->later[i], err), err);
             continue;
         }
-        for (yaml_node_item_t *k = list->data.sequence.items.start;
-             !rc && k < list->data.sequence.items.top; k++)
-            if (node(r, *k)->type == YAML_MAPPING_NODE)
-                rc = read_part(r, node(r, *k), p->later[i].path, err);
+        rc = read_items(r, list, p->later[i].path, err);
     }
     bool folder = false;
     for (int i = mark; i < r->commands->vprep.n; i++)
@@ -189,20 +207,27 @@ static int read_file(const vc_peer_reader *r, const vc_later *l, vc_err *err)
     const yaml_node_t *root = yaml_document_get_root_node(&doc);
     if (root && root->type == YAML_MAPPING_NODE)
         rc = read_part(&own, root, l->path, err);
-    for (yaml_node_item_t *k = root && root->type == YAML_SEQUENCE_NODE
-             ? root->data.sequence.items.start : NULL;
-         k && !rc && k < root->data.sequence.items.top; k++)
-        if (node(&own, *k)->type == YAML_MAPPING_NODE)
-            rc = read_part(&own, node(&own, *k), l->path, err);
+    if (!rc && root && root->type == YAML_SEQUENCE_NODE)
+        rc = read_items(&own, root, l->path, err);
     yaml_document_delete(&doc);
     return rc;
 }
 
-/* Gives one default, "FLAG=VALUE[??SIGN][!!SIGN]", if the file has the first sign and not the
- * second. */
-static int give_default(vc_peer_reader *r, const char *word, size_t len, vc_err *err)
+/* Whether the file has all signs of "a&b", or, if any is true, one of them. */
+static bool has_signs(vc_peer_reader *r, const char *signs, bool any)
 {
     const yaml_node_t *root = vc_peer_root(r->doc, r->peer);
+    for (size_t n; *signs; signs += n + (signs[n] == '&')) {
+        n = strcspn(signs, "&");
+        if (vc_peer_sign(r->doc, root, signs, n) == any)
+            return any;
+    }
+    return !any;
+}
+
+/* Gives one default, "FLAG=VALUE[??SIGNS][!!SIGNS]". */
+static int give_default(vc_peer_reader *r, const char *word, size_t len, vc_err *err)
+{
     char text[400];
     snprintf(text, sizeof text, "%.*s", (int)len, word);
     char *no = strstr(text, "!!"), *yes = strstr(text, "??"), *value = strchr(text, '=');
@@ -210,8 +235,7 @@ static int give_default(vc_peer_reader *r, const char *word, size_t len, vc_err 
         *no = 0, no += 2;
     if (yes)
         *yes = 0, yes += 2;
-    if (!value || (yes && !vc_peer_sign(r->doc, root, yes, strlen(yes))) ||
-        (no && vc_peer_sign(r->doc, root, no, strlen(no))))
+    if (!value || (yes && !has_signs(r, yes, false)) || (no && has_signs(r, no, true)))
         return 0;
     *value++ = 0;
     vc_given g = { .flag = text, .text = value, .at = { .file = r->path }, .by_default = true };
@@ -270,11 +294,12 @@ int vc_peer_read(vc_flags *set, const vc_peer_file *peer, yaml_document_t *doc, 
         return vc_fail(err, VC_EUSAGE, "%s is a file of %s, which vprep and vtrain read", path,
                        peer->name);
     r.run_name = peer->expands ? vc_peer_text(vc_peer_below(doc, root, "config.name", 11)) : NULL;
-    int rc = check_kind(&r, err);
-    if (!rc)
+    bool list = root->type == YAML_SEQUENCE_NODE;
+    int rc = list ? 0 : check_kind(&r, err);
+    if (!rc && !list)
         rc = give_defaults(&r, err);
     if (!rc)
-        rc = read_part(&r, root, "", err);
+        rc = list ? read_items(&r, root, peer->items, err) : read_part(&r, root, "", err);
     if (!rc)
         rc = vc_commands_take(&commands, peer->name, path, err);
     vc_commands_free(&commands);

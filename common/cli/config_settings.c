@@ -205,7 +205,8 @@ static bool is_off(const char *text)
 int vc_peer_no_flag(vc_peer_reader *r, const vc_peer_row *row, const char *text, const vc_place *at)
 {
     bool refused = row->kind == VC_SETTING_REFUSED;
-    bool fits = text && row->only && vc_peer_listed(row->only, text, '|');
+    bool fits = (text && row->only && vc_peer_listed(row->only, text, '|')) ||
+                (row->unless && vc_peer_signs(r->doc, vc_peer_root(r->doc, r->peer), row->unless));
 
     if (refused && (fits || (text && is_off(text))))
         return 0;
@@ -228,32 +229,53 @@ int vc_peer_put_later(vc_peer_part *p, vc_later l, vc_err *err)
     return 0;
 }
 
+/* The length of the first pair of "name=value,name=value"; a comma without a name and '=' behind it
+ * belongs to the value. */
+static size_t pair_length(const char *text)
+{
+    size_t n = 0;
+    for (n = strcspn(text, ","); text[n]; n += 1 + strcspn(text + n + 1, ",")) {
+        size_t k = strspn(text + n + 1, "abcdefghijklmnopqrstuvwxyz_0123456789. ");
+        if (text[n + 1 + k] == '=')
+            break;
+    }
+    return n;
+}
+
+static int read_pair(vc_peer_reader *r, vc_peer_part *p, const char *path, const char *text,
+                     size_t len, const vc_place *at, vc_err *err)
+{
+    size_t k = strcspn(text, "=");
+    k = k < len ? k : len;
+    char name[160];
+    snprintf(name, sizeof name, "%s.%.*s", path, (int)k, text);
+    vc_place own = *at;
+    snprintf(own.name, sizeof own.name, "%.99s", name);
+    char *value = vc_flags_keep_text(r->set, text + k + (k < len), len - k - (k < len));
+    if (!value)
+        return vc_no_memory(err);
+    const char *item[MOST_ITEMS];
+    int m = 0;
+    for (char *s = strtok(value, "(),[] "); s && m < MOST_ITEMS; s = strtok(NULL, "(),[] "))
+        item[m++] = s;
+    const vc_peer_row *row = vc_peer_row_of(r->peer, name);
+    if (row && m)
+        return vc_peer_value(r, p, row, NULL, name, item, m, &own, err);
+    return row ? 0 : vc_flags_take(r->set, &own, NULL, vc_fail(err, VC_EUSAGE, "not known here: "
+                                                               "leave it out"), err);
+}
+
 /* "name=value" texts, settings of their own; Python's tuples are lists. */
 static int read_pairs(vc_peer_reader *r, vc_peer_part *p, const char *path,
                       const char *const *text, int n, const vc_place *at, vc_err *err)
 {
     int rc = 0;
-    for (int i = 0; !rc && i < n; i++) {
-        size_t k = strcspn(text[i], "=");
-        char name[160];
-        snprintf(name, sizeof name, "%s.%.*s", path, (int)k, text[i]);
-        vc_place own = *at;
-        snprintf(own.name, sizeof own.name, "%.99s", name);
-        char *value = vc_flags_keep_text(r->set, text[i] + k + (text[i][k] == '='),
-                                         strlen(text[i] + k + (text[i][k] == '=')));
-        if (!value)
-            return vc_no_memory(err);
-        const char *item[MOST_ITEMS];
-        int m = 0;
-        for (char *s = strtok(value, "(),[] "); s && m < MOST_ITEMS; s = strtok(NULL, "(),[] "))
-            item[m++] = s;
-        const vc_peer_row *row = vc_peer_row_of(r->peer, name);
-        if (row && m)
-            rc = vc_peer_value(r, p, row, NULL, name, item, m, &own, err);
-        else if (!row)
-            rc = vc_flags_take(r->set, &own, NULL,
-                               vc_fail(err, VC_EUSAGE, "not known here: leave it out"), err);
-    }
+    for (int i = 0; i < n; i++)
+        for (const char *s = text[i]; !rc && *s;) {
+            size_t len = pair_length(s);
+            rc = read_pair(r, p, path, s, len, at, err);
+            s += len + (s[len] == ',');
+        }
     return rc;
 }
 
@@ -300,6 +322,34 @@ static int put_sizes(vc_peer_reader *r, vc_peer_part *p, const char *const *text
     return 0;
 }
 
+/* A number that the flags get after a change: one more, or the side of a square, which is given as
+ * such ("pixel_area") or by its megapixels ("area"). */
+static int give_number(vc_peer_reader *r, const vc_peer_row *row, const yaml_node_t *beside,
+                       const char *text, const vc_place *at, vc_err *err)
+{
+    char *end, number[24];
+    double x = strtod(text, &end);
+
+    if (end == text || *end || !(x >= 0 && x < 1e6))
+        return vc_fail(err, VC_EUSAGE, "a number from 0 to a million is expected");
+    if (row->kind == VC_SETTING_MORE) {
+        x += 1;
+    } else {
+        const char *by = vc_peer_text(vc_peer_below(r->doc, beside, row->by, strlen(row->by)));
+        by = by ? by : row->otherwise;
+        if (!strcmp(by, "area"))
+            x = sqrt(x * 1e6);
+        else if (strcmp(by, row->otherwise) && decided(r, row))
+            return note_typed(r, at);
+        else if (strcmp(by, row->otherwise))
+            return vc_fail(err, VC_EUSAGE, "%s %s is not available here: %s", row->by, by,
+                           row->say);
+    }
+    snprintf(number, sizeof number, "%ld", lround(x));
+    const char *kept = vc_flags_keep_text(r->set, number, strlen(number));
+    return kept ? give_all(r, row->flag, strlen(row->flag), kept, at, err) : vc_no_memory(err);
+}
+
 int vc_peer_value(vc_peer_reader *r, vc_peer_part *p, const vc_peer_row *row,
                   const yaml_node_t *beside, const char *path, const char *const *text, int n,
                   const vc_place *at, vc_err *err)
@@ -319,6 +369,9 @@ int vc_peer_value(vc_peer_reader *r, vc_peer_part *p, const vc_peer_row *row,
         return n > 1 ? 0 : give_all(r, row->flag, strlen(row->flag), text[0], at, err);
     case VC_SETTING_AREA:
         return read_area(r, row, beside, text, n, at, err);
+    case VC_SETTING_SQUARE:
+    case VC_SETTING_MORE:
+        return give_number(r, row, beside, text[0], at, err);
     case VC_SETTING_EACH:
         for (int i = 0; !rc && i < n; i++)
             rc = vc_peer_give(r, row->flag, strlen(row->flag), text[i], true, at, err);

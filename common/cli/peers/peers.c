@@ -5,5 +5,5 @@
 
 const vc_peer_file *const vc_peer_files[] = {
     &vc_aitoolkit_file, &vc_fastvideo_file, &vc_ltxtrainer_file, &vc_onetrainer_file,
-    &vc_musubi_file, &vc_sdscripts_data_file, &vc_sdscripts_file, NULL
+    &vc_musubi_file, &vc_simpletuner_file, &vc_sdscripts_data_file, &vc_sdscripts_file, NULL
 };

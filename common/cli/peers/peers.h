@@ -20,6 +20,9 @@ typedef enum vc_setting {
     VC_SETTING_DATASETS,     /* each item, the value of the flags in `flag`, is a dataset's own */
     VC_SETTING_AREA,         /* one side, or width and height; `by` says whether other shapes of
                               * this area are taken */
+    VC_SETTING_SQUARE,       /* the side of a square, or where the setting `by` is "area" its area
+                              * in megapixels; other values of `by` than `otherwise` are refused */
+    VC_SETTING_MORE,         /* a number of repeats after the first time: `flag` is one more */
     VC_SETTING_NOTE,         /* has no effect, for the reason in `say` */
     VC_SETTING_REFUSED,      /* not available, with the remedy in `say` */
     VC_SETTING_PAIRS,        /* "name=value" texts: settings with the key before the name */
@@ -39,6 +42,7 @@ typedef struct vc_peer_row {
     bool both;               /* the map is read by "BESIDE/VALUE" */
     const char *only;        /* NOTE: "a|b", the values that have no effect; others are refused.
                               * REFUSED: values that are not refused */
+    const char *unless;      /* REFUSED: signs of the file, any of which makes it right */
     bool kind_of_run;        /* the file is refused by this setting alone, before all others */
     const char *say;         /* reason or remedy; of a FLAG without a map a note beside it */
 } vc_peer_row;
@@ -48,9 +52,14 @@ typedef struct vc_peer_file {
     const char *signs;       /* "a b|c=text*": a file with all paths of one alternative is of this
                               * peer */
     const char *root;        /* "config.process": its keys have no prefix; "": the file's own */
+    const char *items;       /* the path of the sections that a file has which is a list of them,
+                              * and the signs of such a section; NULL: there is none */
+    const char *item_signs;
+    const char *skips;       /* signs of a section of a list that is off; NULL: none is */
     const char *like;        /* the peer's name for --like; NULL: it has none */
-    const char *defaults;    /* "FLAG=VALUE[??SIGN][!!SIGN] ...", where the file says nothing of the
-                              * flag, and if it has the first sign and not the second */
+    const char *defaults;    /* "FLAG=VALUE[??SIGNS][!!SIGNS] ...", where the file says nothing of
+                              * the flag, and if it has all of the first signs, "a&b", and none of
+                              * the second */
     const char *needs;       /* "a|b": the file must have one of these settings, which say the
                               * model's family; NULL: it need not */
     const char *without;     /* the remedy where it has none */
@@ -62,7 +71,8 @@ typedef struct vc_peer_file {
 /* peers.c; ended by NULL. A file is of the first peer whose signs it has. */
 extern const vc_peer_file *const vc_peer_files[];
 extern const vc_peer_file vc_aitoolkit_file, vc_fastvideo_file, vc_ltxtrainer_file,
-    vc_onetrainer_file, vc_musubi_file, vc_sdscripts_data_file, vc_sdscripts_file;
+    vc_onetrainer_file, vc_musubi_file, vc_sdscripts_data_file, vc_sdscripts_file,
+    vc_simpletuner_file;
 
 #define FLAG(keys, name) { .kind = VC_SETTING_FLAG, .key = keys, .flag = name }
 #define FLAG_NOTE(keys, name, note)                                                                \
@@ -85,6 +95,10 @@ extern const vc_peer_file vc_aitoolkit_file, vc_fastvideo_file, vc_ltxtrainer_fi
 #define DATASETS(keys, names) { .kind = VC_SETTING_DATASETS, .key = keys, .flag = names }
 #define AREA(keys, beside, default_)                                                               \
     { .kind = VC_SETTING_AREA, .key = keys, .by = beside, .otherwise = default_ }
+#define SQUARE(keys, names, beside, default_, remedy)                                              \
+    { .kind = VC_SETTING_SQUARE, .key = keys, .flag = names, .by = beside, .otherwise = default_,  \
+      .say = remedy }
+#define MORE(keys, name) { .kind = VC_SETTING_MORE, .key = keys, .flag = name }
 #define NOTE(keys, reason) { .kind = VC_SETTING_NOTE, .key = keys, .say = reason }
 #define ONLY(values, keys, remedy)                                                                 \
     { .kind = VC_SETTING_NOTE, .key = keys, .only = values, .say = remedy }
@@ -95,6 +109,9 @@ extern const vc_peer_file vc_aitoolkit_file, vc_fastvideo_file, vc_ltxtrainer_fi
     { .kind = VC_SETTING_REFUSED, .key = keys, .flag = name, .say = remedy }
 #define UNLESS_OR(name, values, keys, remedy)                                                      \
     { .kind = VC_SETTING_REFUSED, .key = keys, .flag = name, .only = values, .say = remedy }
+#define UNLESS_FILE(signs, name, values, keys, remedy)                                             \
+    { .kind = VC_SETTING_REFUSED, .key = keys, .flag = name, .only = values, .unless = signs,      \
+      .say = remedy }
 #define PAIRS(keys) { .kind = VC_SETTING_PAIRS, .key = keys }
 #define FOLLOW(keys, path) { .kind = VC_SETTING_FILE, .key = keys, .flag = path }
 
