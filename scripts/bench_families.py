@@ -32,6 +32,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RANK = 64
 PROMPTS = {"text": 1, "texts": 8, "captions": 8}
+PICTURES = ("AutoencoderKL", "AutoencoderKLFlux2")     # VAEs that know no frames
 SENTENCES = 1
 POLL = 0.25                # s between two looks at the GPU's memory, which both programs keep
 TUNED = {"MALLOC_MMAP_THRESHOLD_": str(1 << 40), "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
@@ -75,7 +76,7 @@ FAMILIES = {
     "z-image": dict(size="z-image", layers=[2, 1], grid=(1, 64, 64), tokens=128, prompt=512,
                     skipped=1, clip=(1, 512, 512), transformer="ZImageTransformer2DModel",
                     vae="AutoencoderKL", text="Qwen3Model", masked=True, width=2560,
-                    parts=["lora", "full", "full16", "text"],  # the autoencoder is that of FLUX.1
+                    parts=["lora", "full", "full16", "vae", "text"],
                     lora=["to_q", "to_k", "to_v", "to_out.0"]),
     "flux2": dict(size="flux2-klein-4b", layers=[1, 2], grid=(1, 32, 32), patch=1, tokens=512,
                   skipped=0, clip=(1, 512, 512), transformer="Flux2Transformer2DModel",
@@ -190,7 +191,7 @@ def ref_vae(a):
     import torch
     cls = getattr(diffusers, FAMILIES[a.family]["vae"])
     x = torch.rand(1, 3, *FAMILIES[a.family]["clip"], device=a.device) * 2 - 1
-    x = x[:, :, 0] if a.family.startswith("flux") else x               # a VAE of pictures
+    x = x[:, :, 0] if cls.__name__ in PICTURES else x
     return ref_encoder(a, lambda dtype: cls.from_pretrained(a.model + "/vae", torch_dtype=dtype),
                        lambda m: m.encode(x.to(m.dtype)).latent_dist.mean)
 
