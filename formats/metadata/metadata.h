@@ -179,6 +179,8 @@ void vf_metadata_free(vf_metadata *m);           /* m may be all-zero */
 
 /* The file beside the row's medium; NULL: the row has none of that kind. */
 const vf_side *vf_row_side(const vf_row *r, vf_beside which);
+/* The column of such a file, for messages: of references the row's own one. */
+const char *vf_row_column(const vf_row *r, vf_beside which);
 /* Fills `references` of a row from its columns, or from those that `column` names (NULL: none are
  * named), whose paths are relative to dir. VC_ENOMEM alone ends the reading: a column of another
  * form makes n_references -1, which a mode that needs references refuses. Lists' rows are read so;

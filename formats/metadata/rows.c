@@ -20,6 +20,12 @@ const vf_side *vf_row_side(const vf_row *r, vf_beside which)
     return k < r->n_references ? &r->references[k] : NULL;
 }
 
+const char *vf_row_column(const vf_row *r, vf_beside which)
+{
+    return which >= VF_REFERENCE && r->references_from ? r->references_from
+                                                       : vf_beside_columns[which];
+}
+
 void metadata_free_row(vf_row *r)
 {
     free(r->path);

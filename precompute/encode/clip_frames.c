@@ -217,8 +217,9 @@ static int read_to(prep_frames *f, uint8_t **range, int first, int n, vc_err *er
                                : vc_fail(err, VC_EIO, "changes while it is read");
     if (f->which == VF_BESIDE)
         return rc;
-    return vc_context(err, rc, "%s %s", vf_beside_columns[f->which],
-                      vf_row_side(&f->p->list.meta.rows[f->item->row], f->which)->path);
+    const vf_row *row = &f->p->list.meta.rows[f->item->row];
+    return vc_context(err, rc, "%s %s", vf_row_column(row, f->which),
+                      vf_row_side(row, f->which)->path);
 }
 
 /* The range is now the frames from `first` on that were read, or none after a failure. */

@@ -61,8 +61,7 @@ int vprep_check_references(const vprep *p, const vf_row *row, vc_err *err)
     const vc_pipeline *pipeline = p->encoders.family.pipeline;
     const int most = vprep_references(p)->most;
 
-    const char *column = row->references_from ? row->references_from
-                                              : vf_beside_columns[VF_REFERENCE];
+    const char *column = vf_row_column(row, VF_REFERENCE);
 
     if (row->n_references < 0)
         return vc_fail(err, VC_EFORMAT, "%s: expected a path or a list of paths, none of which is "

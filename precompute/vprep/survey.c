@@ -309,7 +309,7 @@ static int survey_file(vprep *p, const vf_row *row, row_file f, const finding *k
 static int check_reference(const vprep *p, const vf_row *row, vf_beside which, prep_beside *b,
                            vc_err *err)
 {
-    const char *path = vf_row_side(row, which)->path, *column = vf_beside_columns[which];
+    const char *path = vf_row_side(row, which)->path, *column = vf_row_column(row, which);
     vb_choice c;
 
     if (b->frames != 1)
@@ -332,7 +332,7 @@ static int survey_beside(vprep *p, const vf_row *row, vf_beside which, vprep_sou
         return 0;
     int rc = survey_file(p, row, f, NULL, false, hash, &b->is, &h, &b->times, err);
     if (rc)
-        return vc_context(err, rc, "%s", vf_beside_columns[which]);
+        return vc_context(err, rc, "%s", vf_row_column(row, which));
     b->hash = h.hash;
     b->reordered = h.reordered;
     b->alpha = h.alpha;

@@ -70,12 +70,14 @@ cat >media/bad.jsonl <<'END'
 {"image": "2.png", "edit_image": "before/gone.png", "prompt": "gone"}
 {"image": "3.png", "edit_image": 7, "prompt": "a number"}
 {"image": "3.png", "edit_image": "clip.mp4", "prompt": "a clip"}
+{"image": "2.png", "control_path_1": "before/gone.png", "prompt": "gone, of another column"}
 END
 check skipped 3 prep bad.jsonl b "${edit[@]}" --allow_missing && stderr_has '1 encoded'
 holds b/errors.jsonl '"row":2.*edit_image: 2 reference pictures, models of flux take 1'
 holds b/errors.jsonl '"row":3.*edit_image.*gone.png'
 holds b/errors.jsonl '"row":4.*edit_image: expected a path or a list of paths'
 holds b/errors.jsonl '"row":5.*clip.mp4: 10 frames: a reference is a picture'
+holds b/errors.jsonl '"row":6.*control_path_1: .*gone.png'
 check other 2 prep list.jsonl o --train_mode edit
 stderr_has 'models of builtin take no reference pictures'
 
