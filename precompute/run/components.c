@@ -450,6 +450,16 @@ static void use_builtin(vprep *p)
     }
 }
 
+/* Whether a mode goes with every model of a family: with a ControlNet beside it, or where its models
+ * edit pictures without one that is made for that alone. */
+static bool goes_with_all(const vc_family *f, int train_mode)
+{
+    bool edits = true;
+    for (int i = 0; i < VC_FAMILY_PIPELINES && f->pipeline[i].class; i++)
+        edits &= f->pipeline[i].mode != VC_MODE_EDIT;
+    return train_mode == VC_MODE_EDIT ? edits : train_mode == VC_MODE_CONTROL && f->controlnet;
+}
+
 int vprep_components(vprep *p, const vc_family **sizes, vc_err *err)
 {
     vc_mode mode = VC_MODE_NORMAL;
@@ -489,8 +499,7 @@ int vprep_components(vprep *p, const vc_family **sizes, vc_err *err)
         rc = find_parts(p, max_length, err);
     else
         use_builtin(p);
-    const bool controlnet = f->controlnet && train_mode == VC_MODE_CONTROL;
-    if (!rc && p->c.model && (int)mode != p->c.train_mode && !controlnet)
+    if (!rc && p->c.model && (int)mode != p->c.train_mode && !goes_with_all(f, train_mode))
         vc_warn(p->progress, "%s is trained with --train_mode %s, not %s (a change of mode encodes "
                 "no clip again)", p->c.model, vc_mode_names[mode], vc_mode_names[p->c.train_mode]);
     return rc;

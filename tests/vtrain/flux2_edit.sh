@@ -34,6 +34,7 @@ prep() {
 check prepared 0 prep list.jsonl a --validation_prompts media/prompts.jsonl
 # before/0.png and before/1.png are references of two rows each
 stderr_has '4 encoded' && stderr_has ' 3 conditions encoded'
+stderr_lacks 'is trained with'
 check verified 0 vlat verify a
 check first 0 vlat show a 0
 stdout_has 'reference_3' && stdout_has '"target": \[80, 160\]' && stdout_has '"target": \[96, 48\]'
