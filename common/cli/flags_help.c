@@ -145,7 +145,7 @@ static const vc_flag common[] = {
     { "config", VC_PATH, 0, NULL, "FILE", NULL,
       "file of settings in YAML, JSON or TOML; keys are flag names, and the command line "
       "takes precedence; vprep and vtrain read files of ai-toolkit, FastVideo, ltx-trainer, "
-      "OneTrainer, sd-scripts and musubi-tuner too",
+      "OneTrainer, sd-scripts, musubi-tuner and SimpleTuner too",
       false },
     { "help", VC_BOOLEAN, 0, NULL, NULL, NULL, "this page", false },
     { "version", VC_BOOLEAN, 0, NULL, NULL, NULL, "version, backends and libraries", false },
