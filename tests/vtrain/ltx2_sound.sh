@@ -50,7 +50,8 @@ for v in 20 23; do
         --resume_from_checkpoint latest
     cmp all$v/checkpoint-4/optimizer.safetensors cut$v/checkpoint-4/optimizer.safetensors ||
         wrong "$v: a resumed run differs"
-    grep -aq 'audio_to_video_attn.to_q.lora_A' all$v/checkpoint-4/pytorch_lora_weights.safetensors ||
+    grep -aq audio_to_video_attn.to_q.lora_A \
+        all$v/checkpoint-4/pytorch_lora_weights.safetensors ||
         wrong "$v: the LoRA lacks the attention between the streams"
 
     # ---- modules of one stream ----
