@@ -127,6 +127,6 @@ absent full/metrics.jsonl
 cut='for f in /proc/$PPID/fd/*; do case $(readlink "$f") in */nvme/*) : >"$f" ;; esac; done'
 expect 1 'optimizer state: byte [0-9]* of [0-9]* could not be read back: the disk failed' env \
     "LD_PRELOAD=$VLT_FAULT_LIB" "VLT_FAULT=write@metrics.jsonl:1:run" "VLT_FAULT_RUN=$cut" \
-    vtrain --latents few.lmdb --output_dir torn --max_train_steps 3 --offload_optimizer nvme
+    vtrain --latents few.lmdb --output_dir torn --max_train_steps 3 --offload_optimizer ./nvme
 output_has 'could not be saved'
 absent torn/checkpoint-1 torn/checkpoint-2
