@@ -12,7 +12,7 @@ set(VLT_SLOW_TESTS
     vprep_changed vprep_hunyuanvideo_i2v vprep_kill vprep_layouts vprep_limits vprep_lists
     vprep_long vprep_missing vprep_progress vprep_ranks vprep_ranks_full vprep_ranks_kill
     vprep_segments vprep_shard vprep_silent vtrain_connect vtrain_control vtrain_faults
-    vtrain_memory vtrain_silent vtrain_slurm vtrain_variants vtrain_wan_i2v)
+    vtrain_memory vtrain_offload vtrain_silent vtrain_slurm vtrain_variants vtrain_wan_i2v)
 # Of the two builds of .ci/run (vlt_once in functions.cmake) one runs a slow test: the plain one, but
 # for those that look for wrong accesses and leaks where calls fail and inputs are broken,
 set(VLT_SLOW_SANITIZED_TESTS vlat_share vprep_lists vprep_missing)
