@@ -444,6 +444,8 @@ const vf_layout vf_layouts[] = {
     { .marks = { DECODER("0") "self_attn.q_proj.weight", "model.embed_tokens.weight" },
       .class = "llama", .slot = "text_encoder", .config = llama_config,
       .sizes = decoder_sizes, .beside = true },
+    { .marks = { "controlnet_blocks.0.x_rms.weight" },
+      .class = "QwenImageBlockWiseControlNet", .slot = "blockwise_controlnet", .config = "{}" },
     { .marks = { "img_emb.proj.0.weight", "head.modulation" },
       .class = "WanModel", .slot = "transformer",
       .config = wan_i2v_config, .sizes = wan_sizes },

@@ -58,7 +58,7 @@ static int take_origin(void *arg, const char *slot, const char *path, vc_err *er
         { "high_noise_model", "high" }, { "low_noise_model", "low" }
     };
     int rc = 0;
-    if (!strcmp(slot, "model"))
+    if (!strcmp(slot, "model") || !strcmp(slot, "blockwise_controlnet"))
         return vc_flags_prefer(arg, slot, path, err);
     if (strncmp(slot, "transformer", 11))
         return 0;
@@ -120,8 +120,11 @@ static void check_type(vtrain_config *c, vc_flags *set, bool fresh)
                                                         "blockwise_controlnet");
     check_control(c, set, control, lora_said);
     if (c->trainable_models && strcmp(c->trainable_models, "dit") && !control)
-        vc_flags_wrong(set, "--trainable_models \"%s\": dit is possible here: %s",
-                       c->trainable_models, vc_only_transformer);
+        vc_flags_wrong(set, "--trainable_models \"%s\": dit and Qwen-Image's blockwise_controlnet "
+                       "are possible here: %s", c->trainable_models,
+                       !strcmp(c->trainable_models, "controlnet")
+                           ? "ControlNets of copied blocks, as FLUX.1 has them, are not trained"
+                           : vc_only_transformer);
     else if (c->trainable_models && lora_said && !control)
         vc_flags_wrong(set, "--trainable_models: dit means a full finetune, but --training_type "
                        "says lora");
