@@ -139,8 +139,8 @@ int vc_peer_value(vc_peer_reader *r, vc_peer_part *p, const vc_peer_row *row,
 /* A setting that is not available or has no effect; text is NULL if it is a list or a section. */
 int vc_peer_no_flag(vc_peer_reader *r, const vc_peer_row *row, const char *text,
                     const vc_place *at);
-/* A key without a row, in a file whose keys are flags: the flag is looked up by its own name. beside
- * is the key's section. */
+/* A key without a row, in a file whose keys are flags: the flag is looked up by its own name.
+ * beside is the key's section. */
 int vc_peer_flag(vc_peer_reader *r, vc_peer_part *p, const yaml_node_t *beside,
                  const yaml_node_t *value, const char *path, vc_place *at, vc_err *err);
 int vc_peer_put_later(vc_peer_part *p, vc_later l, vc_err *err);

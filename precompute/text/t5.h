@@ -31,7 +31,8 @@ int t5_width(const t5 *m);                        /* d_model */
 int64_t t5_vocab(const t5 *m);
 int t5_batch(const t5 *m);                        /* text_batch */
 /* Fills states f32 [text_total, width], after the final norm, of at most TEXT_BATCH texts; every
- * token attends to every other of its text, or with o->text.unpadded to the seen ones. VC_EINVAL: an id is not in the vocabulary; VC_ENUMERIC:
+ * token attends to every other of its text, or with o->text.unpadded to the seen ones.
+ * VC_EINVAL: an id is not in the vocabulary; VC_ENUMERIC:
  * a state is not finite. */
 int t5_encode(t5 *m, const text_ids *t, int texts, float *states, vc_err *err);
 vt_usage t5_usage(const t5 *m);                   /* of the last t5_encode */

@@ -139,7 +139,8 @@ const vc_peer_file vc_sdscripts_file = {
              "dataset_config output_name",
     .root = "", .is_flags = true,
     .defaults = "learning_rate=2e-6 max_train_steps=1600!!max_train_epochs train_batch_size=1 "
-                "adam_beta2=0.999 adam_weight_decay=0.01 embedded_guidance=3.5!!model_type=chroma flow_shift=3 "
+                "adam_beta2=0.999 adam_weight_decay=0.01 "
+                "embedded_guidance=3.5!!model_type=chroma flow_shift=3 "
                 "flow_levels=1000 weighting_scheme=uniform timestep_sampling=sigma "
                 "training_type=full-finetune!!network_module "
                 "rank=4??network_module network_alpha=1??network_module "

@@ -1,5 +1,6 @@
 /* test_text_families.c - the rows of common/families.c encode prompts like diffusers' pipelines
- * (tests/golden/hunyuanvideo-*, qwen-image-text, wan-text, flux-t5, chroma-t5, ltx-*text, z-image-text,
+ * (tests/golden/hunyuanvideo-*, qwen-image-text, wan-text, flux-t5, chroma-t5, ltx-*text,
+ * z-image-text,
  * flux2-text, flux2-dev-text): template, crop, mask, cleaning and pooled states; and the crops fit
  * real tokenizers (where VLT_TEST_DATA is set). test_text_keys.c has the keys of these texts. */
 #include <setjmp.h>
