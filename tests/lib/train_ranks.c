@@ -15,6 +15,7 @@
 
 #include "common/os/file.h"
 #include "tests/lib/ok.h"
+#include "tests/lib/sanitized.h"
 
 char *ranks_output;
 const char *ranks_program = "vtrain", *ranks_device = "cpu", *ranks_model = RANKS_BUILTIN;
@@ -30,6 +31,11 @@ int ranks_begin(void)
     if (getenv("VLT_DEVICE"))
         ranks_device = getenv("VLT_DEVICE");
     return 0;
+}
+
+bool ranks_fewer(void)
+{
+    return SANITIZED || strcmp(ranks_device, "cpu");
 }
 
 /* Returns whether the sanitizer looks for leaks in the run, which takes three times as long: in the

@@ -4,6 +4,8 @@
 #ifndef TESTS_LIB_TRAIN_RANKS_H
 #define TESTS_LIB_TRAIN_RANKS_H
 
+#include <stdbool.h>
+
 #define RANKS_BUILTIN "--dit_width 32 --dit_layers 5 --dit_heads 2 "
 #define RANKS_TINY "--train_batch_size 2 --seed 5 --threads 1 "      /* after those of the model */
 
@@ -20,5 +22,8 @@ int ranks_run(int ranks, const char *dir, const char *out, const char *args);
 void ranks_ok(int ranks, const char *dir, const char *out, const char *args);
 /* The number of times that a text occurs in ranks_output. */
 int ranks_say(const char *what);
+/* Whether a test leaves out rows, whose code the test runs without sanitizers, and on the CPU: that
+ * of another device gives the same numbers. */
+bool ranks_fewer(void);
 
 #endif

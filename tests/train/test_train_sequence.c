@@ -121,8 +121,8 @@ static void same(const char *dir, const char *more, const ranks_row *row, size_t
     }
 }
 
-/* Four micro-batches of a step, on one rank or among groups of ranks that share each. Sanitizers do
- * not run the two meshes, whose groups are those of rows before. */
+/* Four micro-batches of a step, on one rank or among groups of ranks that share each. Sanitizers
+ * and other devices do not run the two meshes, whose groups are those of rows before. */
 static void test_full(void **state)
 {
     static const ranks_row row[] = {
@@ -138,7 +138,7 @@ static void test_full(void **state)
         { 8, "mesh-8", "one", "--parallelism.dp_replicate 2 --parallelism.dp_sharding 2 "
           "--parallelism.tp_sharding 2" },
     };
-    same(*state, "", row, SANITIZED ? COUNT(row) - 2 : COUNT(row));
+    same(*state, "", row, ranks_fewer() ? COUNT(row) - 2 : COUNT(row));
 }
 
 static void test_lora(void **state)
@@ -153,8 +153,8 @@ static void test_lora(void **state)
 }
 
 /* One, two and four ranks, with another --sp each time, resume like one rank without a stop; under
- * sanitizers one and two with the other models, which have sinusoids, and patches of two frames
- * with pictures beside them. */
+ * sanitizers and on another device one and two with the other models, which have sinusoids, and
+ * patches of two frames with pictures beside them. */
 static void resumes(const char *dir, const char *name, const char *more)
 {
     static const struct { int ranks; const char *args; } row[] = {
@@ -164,7 +164,7 @@ static void resumes(const char *dir, const char *name, const char *more)
         { 2, "--sp 1 --parallel zero2" },
         { 4, "--gradient_accumulation_steps 2 --sp 4 --parallel zero2" },
     };
-    int n = SANITIZED && *more ? 2 : (int)COUNT(row);
+    int n = ranks_fewer() && *more ? 2 : (int)COUNT(row);
     char *whole = vc_format("%s-whole", name), *parts = vc_format("%s-parts", name);
     char *all = vc_format("%s --use_ema --caption_dropout_p 0 --gradient_accumulation_steps 2 "
                           "--max_train_steps %d", more, n);
