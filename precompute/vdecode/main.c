@@ -28,7 +28,7 @@
 
 static const vc_flag flags[] = {
     FLAG(VC_PATH, out, "out", NULL, NULL, NULL,
-         "folder for the pictures; default for a run: beside its latents"),
+         "folder for the pictures; those of a run lie beside its latents"),
     FLAG(VC_PATH, model, "model", NULL, NULL, "pretrained_model_name_or_path",
          "diffusers model folder whose VAE decodes; without it the built-in codec does"),
     FLAG(VC_PATH, vae, "vae", NULL, NULL, "vae_id vae_path",
@@ -356,6 +356,9 @@ static int decode_run(decoder *d, const char *run, const char *validation, vc_er
 
     if (n < 0)
         return vc_fail_errno(err, "%s", validation);
+    if (d->o.out)
+        vc_warn(d->progress, "--out %s: pictures of the run %s lie beside its latents, where its "
+                "report shows them", d->o.out, run);
     d->by_frames = false;
     d->place = 0;
     vc_progress_begin(d->progress, "decoding", "steps", (uint64_t)n);

@@ -157,6 +157,9 @@ for i in 1 2; do
 done
 expect 0 decoded vdecode prompted --model m --format png
 expect 0 decoded vdecode whole --model m --format png
+expect 0 '--out elsewhere: pictures of the run whole lie beside its latents' vdecode whole --model m \
+    --format png --out elsewhere
+[ ! -e elsewhere ] || wrong 'a folder that nothing is in'
 
 # ---- the mask changes the loss ----
 losses() { sed 's/.*"loss":\([^,]*\),.*/\1/' "$1/metrics.jsonl"; }
