@@ -29,8 +29,8 @@ typedef struct walk_files {
 /* Other files go to l->seen and l->ignored. Fails if root itself cannot be read; the caller frees f
  * after a failure too. */
 int walk_folder(walk_files *f, metadata_list *l, const char *root, vc_err *err);
-/* Moves the labels among the media, whose stems end in "-masklabel" or "-condlabel", to masks. Those
- * without a medium beside them are ignored. */
+/* Moves the labels among the media, whose stems end in "-masklabel" or "-condlabel", to masks.
+ * Those without a medium beside them are ignored. */
 int walk_take_labels(walk_files *f, metadata_list *l, vc_err *err);
 void walk_free(walk_files *f);
 
