@@ -3,8 +3,8 @@
 command -v ffmpeg >/dev/null || { echo "skipped: no ffmpeg program"; exit 77; }
 
 # small_set DIR N: makes N clips and stills of a few shapes and lengths, and their list,
-# metadata.json. ffmpeg makes each file once for all tests of a build, in a folder whose name changes
-# with this file; a test gets a copy.
+# metadata.json. ffmpeg makes each file once for all tests of a build, in a folder whose name
+# changes with this file; a test gets a copy.
 small_set() {
     local dir=$1 n=$2 i size type name made
     made=$VLT_BUILD/tests/media-$(cksum <"${BASH_SOURCE[0]}" | cut -d' ' -f1)

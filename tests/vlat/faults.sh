@@ -3,7 +3,8 @@
 # one counted call, or this call fails. Their inputs stay unchanged, a replaced file is the old or
 # the new one at every moment, no whole file is lost, readers and a vprep that runs next succeed,
 # and the same command again gives the undisturbed result. By default a sample of the calls is
-# disturbed; with VLT_KILLS=all every call is. With VLT_RULES="CALL:ERROR..." these calls alone fail.
+# disturbed; with VLT_KILLS=all every call is. With VLT_RULES="CALL:ERROR..." these calls alone
+# fail.
 mode=${1:?}
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"

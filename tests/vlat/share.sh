@@ -230,7 +230,8 @@ FAKE_SLOW='tail -c' FAKE_BYTES=200
 expect 1 'less than 1024 bytes a second came or went for 1 s (--lowest_speed, --timeout)' \
     timeout -k 1 60 vlat pull box:new.lmdb --out stood2.lmdb --timeout 1
 FAKE_SLOW='mkdir -p' FAKE_BYTES=0
-expect 1 'a command there has not answered for 10 s (10 times --timeout): does `ssh box true` work' \
+expect 1 \
+    'a command there has not answered for 10 s (10 times --timeout): does `ssh box true` work' \
     timeout -k 1 60 vlat push set.lmdb box:stood2.lmdb --timeout 1
 expect 1 'the 2 s of --max_time are over' \
     timeout -k 1 60 vlat push set.lmdb box:stood2.lmdb --max_time 2

@@ -21,8 +21,8 @@ make=(vprep --meta "$dir/media/metadata.json" "${sampling[@]}" --train_mode i2v 
       --validation_prompts "$dir/media/prompts.json")
 reset() { rm -rf "$dir/media"; cp -r "$dir/before" "$dir/media"; }
 
-# FILE of the set becomes OTHER at the Nth CALL on FILE, by a rename or in place; the next of the files
-# has at each call the other way. With any exit status, a key of the dataset
+# FILE of the set becomes OTHER at the Nth CALL on FILE, by a rename or in place; the next of the
+# files has at each call the other way. With any exit status, a key of the dataset
 # has the same bytes as in a dataset of the files before or after the change; and the next run's
 # dataset equals a new one.
 # values_are_true WHAT: all values of the run are in the datasets of the files before or after

@@ -26,9 +26,11 @@ for who in 1 0; do
     ! kill -0 $job 2>/dev/null || { wrong "still runs"; kill -9 $(cat pid.*) $job; }
     wait $job || status=$?
     [ $status = 1 ] || wrong "rank $who: status $status"
-    output_has "warning: rank $who (.*, process $(cat pid.$who); .*) has not answered for .*the run \
+    output_has \
+        "warning: rank $who (.*, process $(cat pid.$who); .*) has not answered for .*the run \
 ends after 6.0 s (--comm_timeout)"
-    output_has "vprep: .*rank $who (.*) has not answered for .*; the same command continues from here"
+    output_has \
+        "vprep: .*rank $who (.*) has not answered for .*; the same command continues from here"
     [ "$(grep -c 'the same command continues' "$log")" = 1 ] || wrong "several ranks report"
     gone "rank $who" pid.*
     check "continued" 0 "$lib/ranks.sh" 2 vprep "${flags[@]}" --out cut
@@ -56,7 +58,8 @@ stopped()
 {
     local from=$SECONDS
     until [ -s "pid.$1" ] && [ "$(ps -o s= -p "$(cat "pid.$1")")" = T ]; do
-        ((SECONDS - from < 60)) || { wrong "rank $1 does not stop"; kill -9 $(cat pid.*) $job; break; }
+        ((SECONDS - from < 60)) || { wrong "rank $1 does not stop"; kill -9 $(cat pid.*) $job;
+            break; }
         sleep 0.02
     done
 }
@@ -81,7 +84,8 @@ stopped 0
 stopped 1
 kill -CONT "$(cat pid.0)"
 ends
-output_has "warning: .*manifest.lock: locked by another process for .*vprep.*(process $(cat pid.1), \
+output_has \
+    "warning: .*manifest.lock: locked by another process for .*vprep.*(process $(cat pid.1), \
 which is stopped); the wait ends after 25 s"
 output_has "vprep: .*rank 1 (.*) has not answered for .*; the same command continues from here"
 continued
@@ -94,7 +98,8 @@ holder=$!
 until [ -e held ]; do sleep 0.02; kill -0 $holder || { wrong "no lock"; break; }; done
 kill -CONT "$(cat pid.0)"
 ends
-output_has "vprep: .*manifest.lock: another process has locked it for .* s: .* (process [0-9]*): let it"
+output_has \
+    "vprep: .*manifest.lock: another process has locked it for .* s: .* (process [0-9]*): let it"
 kill $(pgrep -P $holder) $holder
 wait $holder || :
 continued

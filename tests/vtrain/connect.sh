@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# MPI_Init returns on no rank before all are in it. Ranks that wait there for one that is stopped, or
-# that has not started the program, say so after a while, and end after --comm_timeout; a rank that
-# comes late is waited for.
+# MPI_Init returns on no rank before all are in it. Ranks that wait there for one that is stopped,
+# or that has not started the program, say so after a while, and end after --comm_timeout; a rank
+# that comes late is waited for.
 . "$(dirname "$0")/../lib/check.sh"
 have_ranks || { echo "skipped: no MPI"; exit 77; }
 . "$lib/vtrain.sh"

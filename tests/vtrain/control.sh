@@ -123,7 +123,9 @@ skipped 'no control_file_path: --train_mode control needs the control clip or pi
 ffmpeg -v error -y -i media/clip-0.mp4 -frames:v 4 media/control-clip-0.mp4
 skipped 'control_file_path control-clip-0.mp4: 4 frames, but the clip has' short.lmdb control.json
 ffmpeg -v error -y -i media/clip-0.mp4 -vf scale=32:64,setsar=1 media/control-clip-0.mp4
-skipped 'control_file_path control-clip-0.mp4: 32x64, but the source is 96x64: a control clip covers' shape.lmdb control.json
+skipped \
+    'control_file_path control-clip-0.mp4: 32x64, but the source is 96x64: a control clip covers' \
+    shape.lmdb control.json
 expect 2 'train_mode control_ref: no model of cogvideox here takes a control clip that way' prep \
     cog x --train_mode control_ref
 refused() { # refused PATTERN DATASET MODEL

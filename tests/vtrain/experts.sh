@@ -117,7 +117,8 @@ data=a
 # ---- contradictions ----
 mkdir models && cp -r Wan2.2-T2V-A14B models/A14B
 expect 2 'low_noise_model is a second transformer: leave one out, or give both with' train \
-    --model_id_with_origin_paths 'A14B:high_noise_model/*.safetensors,A14B:low_noise_model/*.safetensors'
+    --model_id_with_origin_paths \
+    'A14B:high_noise_model/*.safetensors,A14B:low_noise_model/*.safetensors'
 low --model_id_with_origin_paths 'A14B:low_noise_model/*.safetensors'
 expect 2 '.--boundary_type high: .*low_noise_14B_fp16.safetensors is the transformer for low noise.* give --boundary_type low, or the other' train --transformer files/wan2.2_t2v_low_noise_14B_fp16.safetensors --boundary_type high
 expect 2 'is the transformer for low noise' train --transformer Wan2.2-T2V-A14B/low_noise_model \
@@ -167,7 +168,8 @@ both --model w --boundary_type both --lora_checkpoint run-$n/checkpoint-2 \
     --preset_lora_path run-$n/checkpoint-2
 for half in low high; do
     expect 0 "LoRA of transformer" train --model w --boundary_type $half \
-        --lora_checkpoint run-$((first + 1))/checkpoint-2 --preset_lora_path run-$((first + 1))/checkpoint-2
+        --lora_checkpoint run-$((first + 1))/checkpoint-2 \
+        --preset_lora_path run-$((first + 1))/checkpoint-2
 done
 expect "1 2" 'for two transformers a checkpoint that has LoRAs of both' train --model w \
     --boundary_type both --lora_checkpoint $one/checkpoint-2

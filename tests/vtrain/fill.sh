@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# FLUX.1 Fill from a list of pictures and masks: vprep encodes each picture without its masked places
-# and stores the mask's pixels, and vtrain trains on both.
+# FLUX.1 Fill from a list of pictures and masks: vprep encodes each picture without its masked
+# places and stores the mask's pixels, and vtrain trains on both.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 . "$lib/vtrain.sh"
@@ -49,7 +49,8 @@ cat >media/bad.jsonl <<'END'
 {"image": "3.png", "mask_file_path": "clip.mp4", "prompt": "a clip"}
 END
 check skipped 3 prep bad.jsonl b "${inpaint[@]}" --allow_missing && stderr_has '1 encoded'
-holds b/errors.jsonl '"row":2.*mask_file_path square.png: 64x64, but the source is 96x64: a mask covers'
+holds b/errors.jsonl \
+    '"row":2.*mask_file_path square.png: 64x64, but the source is 96x64: a mask covers'
 holds b/errors.jsonl '"row":3.*mask_file_path.*gone.png'
 holds b/errors.jsonl '"row":4.*clip.mp4: 10 frames: a mask is a picture'
 

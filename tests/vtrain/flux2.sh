@@ -9,7 +9,8 @@
 export VLT_SOURCE
 
 make_set Flux2KleinPipeline 16 1 0
-expect 0 'flow matching, weighting logit_normal.*by tokens (exponential' train dry "${lora[@]}" --dry_run
+expect 0 'flow matching, weighting logit_normal.*by tokens (exponential' train dry "${lora[@]}" \
+    --dry_run
 absent dry
 expect 0 '2 stored prompts' train shown "${lora[@]}" --max_train_steps 2 --validation_steps 2 \
     --num_inference_steps 3

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# FLUX.2 dev as its authors publish it: a folder with flux2-dev.safetensors, whose text encoder's and
-# tokenizer's folders lie beside it, and ae.safetensors or a folder vae. No file names the pipeline:
-# the transformer's tensors say that prompts are Mistral's.
+# FLUX.2 dev as its authors publish it: a folder with flux2-dev.safetensors, whose text encoder's
+# and tokenizer's folders lie beside it, and ae.safetensors or a folder vae. No file names the
+# pipeline: the transformer's tensors say that prompts are Mistral's.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 . "$lib/vtrain.sh"

@@ -91,7 +91,8 @@ sky() { vtrain --latents "$1" --transformer s/transformer --output_dir dry --dry
     "${lora[@]}" "${@:2}"; }
 expect 0 'guidance: an input, 2 in training (--embedded_guidance), 2 in samples' sky negative \
     --embedded_guidance 2
-expect 2 'true_cfg_scale: samples of this .* are guided by the negative prompt at --guidance_scale' \
+expect 2 \
+    'true_cfg_scale: samples of this .* are guided by the negative prompt at --guidance_scale' \
     sky negative --true_cfg_scale 6
 need vprep --meta clips/metadata.json "${sampling[@]}" --model m --out plain
 expect 1 'takes a first-frame image .*plain was made with --train_mode normal: run vprep --train_mode i2v' \

@@ -43,12 +43,14 @@ check last 0 vlat show a 3 && stdout_lacks reference
 check list 0 vlat list a && stdout_has '000000000003/000'
 check browse 0 vlat report a --browse a.html
 grep -rq 'before/1.png' a.html a.data || wrong 'the page has no references'
-check again 0 prep list.jsonl a "${edit[@]}" --validation_prompts media/prompts.jsonl && stderr_has '0 encoded, 4 reused'
+check again 0 prep list.jsonl a "${edit[@]}" --validation_prompts media/prompts.jsonl &&
+    stderr_has '0 encoded, 4 reused'
 
 # ---- other sizes: those of the rule that Kontext has, and the pictures' own ----
 check as-is 0 prep list.jsonl own "${edit[@]}" --reference_as_is
 check "as it is" 0 vlat show own 0 && stdout_has '"target": \[80, 160\]'
-check planned 0 vprep --meta media/list.jsonl --out rule "${edit[@]}" --image_sample_size 64 --dry_run
+check planned 0 vprep --meta media/list.jsonl --out rule "${edit[@]}" --image_sample_size 64 \
+    --dry_run
 holds rule/plan.jsonl '"references":.."path":"before.2.png","source":.96,48.,"target":.1456,720.'
 
 # ---- another form of the list; a change of the reference encodes it and no clip ----
@@ -87,7 +89,8 @@ cat >media/rows.jsonl <<'END'
 {"image": "before/0.png", "prompt": "a picture to change"}
 END
 check rows 0 prep list.csv c "${edit[@]}" --validation_prompts media/rows.jsonl
-expect 0 . vtrain --latents c --model m --output_dir rows --seed 5 --threads 1 --training_type lora \
+expect 0 . vtrain --latents c --model m --output_dir rows --seed 5 \
+    --threads 1 --training_type lora \
     --rank 2 --max_train_steps 1 --validation_steps 1
 holds rows/validation/inputs/000.safetensors '"reference_1":.*"target":'
 holds rows/validation/inputs/001.safetensors '"reference_1":'
@@ -116,28 +119,34 @@ done
 expect 0 "3 decoded" vdecode whole --model m --format png --sheet
 for i in 0 1; do
     holds whole/validation/inputs/00$i.safetensors '"reference_1":'
-    [ -s whole/validation/inputs/00$i-reference_1.png ] || wrong "no picture of the reference of prompt $i"
+    [ -s whole/validation/inputs/00$i-reference_1.png ] ||
+        wrong "no picture of the reference of prompt $i"
 done
 absent whole/validation/inputs/002.safetensors
-[ "$(grep -c 'class="input"' whole/report.html)" -eq 2 ] || wrong 'the page shows other references than 2'
+[ "$(grep -c 'class="input"' whole/report.html)" -eq 2 ] ||
+    wrong 'the page shows other references than 2'
 # a sheet has a row for each prompt, with its reference in front: the third prompt has none
 size=$(ffprobe -v error -show_entries stream=width,height -of csv=p=0 whole/validation/step-6/sheet.png)
 [ "$size" = 216,256 ] || wrong "the sheet has the size $size"
 touched=$(stat -c %Y.%i whole/validation/inputs/000-reference_1.png)
 expect 0 "all 3 had been before" vdecode whole --model m --format png
-[ "$(stat -c %Y.%i whole/validation/inputs/000-reference_1.png)" = "$touched" ] || wrong 'a reference was decoded again'
+[ "$(stat -c %Y.%i whole/validation/inputs/000-reference_1.png)" = "$touched" ] ||
+    wrong 'a reference was decoded again'
 # without prompts captions of training samples are sampled: beside them stand their own pictures
-expect 0 . vtrain --latents c --model m --output_dir own-captions --seed 5 --threads 1 --training_type lora \
+expect 0 . vtrain --latents c --model m --output_dir own-captions --seed 5 \
+    --threads 1 --training_type lora \
     --rank 2 --max_train_steps 1 --validation_steps 1
 expect 0 decoded vdecode own-captions --model m --sheet
 expect 0 "2 decoded" vdecode c --model m --out stored --sheet
 for ((i = 0; i < 2; i++)); do
     for role in '' -reference_1; do
-        cmp own-captions/validation/inputs/00$i${role:--target}.png stored/00000000000$i-000$role.png ||
+        cmp own-captions/validation/inputs/00$i${role:--target}.png \
+            stored/00000000000$i-000$role.png ||
             wrong "sample $i: other pictures beside its caption"
     done
 done
-[ "$(grep -c 'class="input"' own-captions/report.html)" -eq 4 ] || wrong 'the page lacks references or targets'
+[ "$(grep -c 'class="input"' own-captions/report.html)" -eq 4 ] ||
+    wrong 'the page lacks references or targets'
 
 # ---- a reference changes the loss; without references Kontext trains as FLUX.1 does ----
 need prep list.jsonl plain --model m --train_mode normal

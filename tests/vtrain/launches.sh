@@ -10,7 +10,8 @@ need make_toy set.lmdb
 run=(vtrain --latents set.lmdb --dit_width 32 --dit_layers 1 --dit_heads 2 --train_batch_size 1
     --max_train_steps 2)
 
-expect 0 "^vtrain: --num_processes 2: mpirun -np 2 vtrain --latents set.lmdb .*--output_dir 'a run'" \
+expect 0 \
+    "^vtrain: --num_processes 2: mpirun -np 2 vtrain --latents set.lmdb .*--output_dir 'a run'" \
     "${run[@]}" --output_dir 'a run' --num_processes 2
 output_has ' 2 ranks'
 lacks 'a run/config.yaml' 'num_processes: 2'

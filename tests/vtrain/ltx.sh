@@ -160,7 +160,8 @@ first() { awk 'NR % 8 >= 1 && NR % 8 <= 4' "$1"; }      # 8 channels of 2 x 2 x 
 cmp -s <(first latents-6) <(first latents-7) || wrong 'the first frame is not the image'
 ! cmp -s <(sed -n 5,8p latents-6) <(sed -n 5,8p latents-7) ||
     wrong 'the second frame is not sampled'
-expect 0 'prompt 0 has an image that is not its first frame without --first_frame_conditioning_p' train i2v-0 \
+expect 0 'prompt 0 has an image that is not its first frame without --first_frame_conditioning_p' \
+    train i2v-0 \
     "${lora[@]}" --max_train_steps 1 --validation_steps 1 --num_inference_steps 2
 set=square from=m
 

@@ -73,7 +73,8 @@ for file in lora_comfyui lora_kohya; do        # both are read again
 done
 
 # ---- the versions' latents and features are never mixed ----
-expect 1 'm23/vae: other weights .* than set20 was made with' train 23 set20 none "${lora[@]}" --max_train_steps 1
+expect 1 'm23/vae: other weights .* than set20 was made with' train 23 set20 none "${lora[@]}" \
+    --max_train_steps 1
 absent none
 
 # ---- a run goes on with the connectors that it began with ----

@@ -13,8 +13,10 @@ train() # train SET OUT FLAG...
         --max_train_steps 2 --seed 5 --threads 1 --workers 1 "${@:3}"
 }
 root() { grep -o '"root": *"[0-9a-f]*"' "$1/manifest.json"; }
-same_set() { [ -n "$(root "$1")" ] && [ "$(root "$1")" = "$(root "$2")" ] || wrong "roots: $(root "$1") $(root "$2")"; }
-same_run() { cmp -s "$1/checkpoint-2/optimizer.safetensors" "$2/checkpoint-2/optimizer.safetensors" || wrong "$1 and $2 differ"; }
+same_set() { [ -n "$(root "$1")" ] && [ "$(root "$1")" = "$(root "$2")" ] ||
+    wrong "roots: $(root "$1") $(root "$2")"; }
+same_run() { cmp -s "$1/checkpoint-2/optimizer.safetensors" \
+    "$2/checkpoint-2/optimizer.safetensors" || wrong "$1 and $2 differ"; }
 
 for v in 20 23; do
     need make_model m$v LTX2Pipeline $v

@@ -16,8 +16,8 @@ near()
     [ -n "$off" ] || { wrong "$*: no peak"; return; }
     awk -v off="$off" 'BEGIN { exit !(off <= 5) }' || wrong "$*: $off %"
 }
-# runs FAMILY TRANSFORMER: of each kind of training one run recomputes and one does not, in bf16 or in
-# f32; the next family has the other precisions. VLT_ALL=1 has all of them for each family.
+# runs FAMILY TRANSFORMER: of each kind of training one run recomputes and one does not, in bf16 or
+# in f32; the next family has the other precisions. VLT_ALL=1 has all of them for each family.
 halves=("none bf16 lora --rank 16,block no lora --rank 16,block bf16 full-finetune"
         "block bf16 lora --rank 16,none no lora --rank 16,none bf16 full-finetune")
 runs()

@@ -129,7 +129,8 @@ cp before/1.png numbered/1.jpg && mkdir -p after/sub numbered/sub && cp media/2.
 cp media/before/2.png numbered/sub/1.png && echo 'make it 2' >after/sub/1.txt
 check "one stem" 3 vprep --meta after --control_directory numbered --out k2 \
     --image_sample_size 64 --reference_size 64 --model m
-holds k2/errors.jsonl '"path":"1.png".*numbered has both 1.jpg and 1.png: leave one picture of a stem'
+holds k2/errors.jsonl \
+    '"path":"1.png".*numbered has both 1.jpg and 1.png: leave one picture of a stem'
 check "below" 0 vlat list k2 --json && stdout_has 'numbered/sub/1.png'
 rm -r after/sub
 rm before/1.png

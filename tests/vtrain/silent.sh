@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# A rank that is stopped (SIGSTOP) is as silent as one whose machine died. The others name it and its
-# last step after a while, wait for --comm_timeout seconds, and end with an error; where each of them
-# has the whole state, the last whole step is saved first, also when rank 0 is the one that is lost.
+# A rank that is stopped (SIGSTOP) is as silent as one whose machine died. The others name it and
+# its last step after a while, wait for --comm_timeout seconds, and end with an error; where each of
+# them has the whole state, the last whole step is saved first, also when rank 0 is the one that is
+# lost.
 . "$(dirname "$0")/../lib/check.sh"
 have_ranks || { echo "skipped: no MPI"; exit 77; }
 . "$lib/vtrain.sh"
 export OMP_NUM_THREADS=1
-limit=${VLT_LIMIT:-9}                                # --comm_timeout; a warning comes after half of it
+limit=${VLT_LIMIT:-9}                        # --comm_timeout; a warning comes after half of it
 
 # until_steps N: waits until the run in $out has done N steps.
 until_steps()
@@ -78,11 +79,13 @@ done
 
 # ---- ranks with parts of the state: the others end, and name the last checkpoint ----
 for how in zero2 fsdp; do
-    start 2 "$how" --train_batch_size 1 --global_batch_size 6 --parallel $how --checkpointing_steps 2
+    start 2 "$how" --train_batch_size 1 --global_batch_size 6 --parallel $how \
+        --checkpointing_steps 2
     kill -STOP "$(cat pid.1)"
     ends 1
     at=$(ls -d "$how"/checkpoint-* | sed 's/.*-//' | sort -n | tail -n 1)
-    output_has "vtrain: rank 1 (.*) has not answered for .*\(could not be saved, as its part of the \
+    output_has \
+        "vtrain: rank 1 (.*) has not answered for .*\(could not be saved, as its part of the \
 state .*the last whole checkpoint is $how/checkpoint-$at\|step $at is saved\)"
     continues
 done

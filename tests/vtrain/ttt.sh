@@ -107,7 +107,8 @@ expect 2 '--adapter_method qkvo' train x "${mlp[@]}" --training_type lora
 expect 2 '--adapter_method qkvo' train x --transformer sft/checkpoint-6/transformer
 expect 2 'give one of them' train x "${mlp[@]}" --adapter_method qkvo --trainable_modules q
 expect 2 'give --model' vtrain --latents a.lmdb --output_dir x --ssm_layer ttt_mlp
-expect 1 'bucket 37x4x6: 37 .* 6 tokens and 3 prompts of 6 .* 240 tokens.*64: prompts of 54 tokens' \
+expect 1 \
+    'bucket 37x4x6: 37 .* 6 tokens and 3 prompts of 6 .* 240 tokens.*64: prompts of 54 tokens' \
     train x "${mlp[@]}" --mini_batch_size 64
 need random_dataset frames.lmdb 2 36 4 6 18 32 cogvideox
 expect 1 'bucket 36x4x6: latents of 36 frames' vtrain --latents frames.lmdb --output_dir x \
