@@ -56,6 +56,7 @@ typedef struct group {
     const AVStream *st;
     AVPacket *read, **pkt;
     int n, keys, key;               /* key: the last key frame's packet */
+    bool moved;                     /* fmt is not at the start of the file */
     int time;                       /* the last frame's is at least this packet's number */
     int64_t bytes;
 } group;
@@ -88,8 +89,32 @@ static int group_add(group *g, const AVPacket *pkt, vc_err *err)
     return 0;
 }
 
-/* Collects the packets before the place `end`. The first one after a seek may lack its start. Where
- * a format cannot seek to a place, it is read from its start on, once. */
+static void demux_close(group *g)
+{
+    avformat_close_input(&g->fmt);
+    if (g->io.failed)
+        g->v->io->failed = g->io.failed;
+    media_io_unshare(&g->io);
+}
+
+static int demux_open(group *g, vc_err *err)
+{
+    int rc = media_io_share(&g->io, g->v->io, err);
+    if (!rc)
+        rc = media_io_demux(&g->fmt, &g->io, g->v->path, err);
+    if (rc)
+        return rc;
+    int r = avformat_find_stream_info(g->fmt, NULL);
+    if (r >= 0)
+        r = av_find_best_stream(g->fmt, AVMEDIA_TYPE_VIDEO, -1, -1, NULL, 0);
+    if (r < 0)
+        return media_av_fail(err, r, "no video stream");
+    g->st = g->fmt->streams[r];
+    return 0;
+}
+
+/* Collects the packets before the place `end`. The first one after a seek may lack its start. The
+ * start of the file is no place to seek to: ASF loses packets there. */
 static int group_read(group *g, int64_t from, int64_t end, vc_err *err)
 {
     AVPacket *pkt = g->read;
@@ -98,7 +123,12 @@ static int group_read(group *g, int64_t from, int64_t end, vc_err *err)
 
     group_drop(g, g->n);
     g->keys = g->key = 0;
-    if (av_seek_frame(g->fmt, -1, from, AVSEEK_FLAG_BYTE) < 0 && from)
+    if (!from && g->moved) {
+        demux_close(g);
+        rc = demux_open(g, err);
+    }
+    g->moved = true;
+    if (from && av_seek_frame(g->fmt, -1, from, AVSEEK_FLAG_BYTE) < 0)
         return 0;
     while (!rc && (r = av_read_frame(g->fmt, pkt)) != AVERROR_EOF) {
         if (r == AVERROR(ENOMEM))
@@ -271,20 +301,9 @@ static int compare(const group *g, int from, bool *shown, bool *equal, vc_err *e
 
 static int group_open(group *g, vc_err *err)
 {
-    int rc = media_io_share(&g->io, g->v->io, err);
-    if (!rc)
-        rc = media_io_demux(&g->fmt, &g->io, g->v->path, err);
-    if (rc)
-        return rc;
-    int r = avformat_find_stream_info(g->fmt, NULL);
-    if (r >= 0)
-        r = av_find_best_stream(g->fmt, AVMEDIA_TYPE_VIDEO, -1, -1, NULL, 0);
-    if (r < 0)
-        return media_av_fail(err, r, "no video stream");
-    g->st = g->fmt->streams[r];
     g->read = av_packet_alloc();
     g->pkt = calloc(MAX_PACKETS, sizeof *g->pkt);
-    return g->read && g->pkt ? 0 : vc_no_memory(err);
+    return g->read && g->pkt ? demux_open(g, err) : vc_no_memory(err);
 }
 
 static void group_close(group *g)
@@ -292,10 +311,7 @@ static void group_close(group *g)
     group_drop(g, g->n);
     free(g->pkt);
     av_packet_free(&g->read);
-    avformat_close_input(&g->fmt);
-    if (g->io.failed)
-        g->v->io->failed = g->io.failed;
-    media_io_unshare(&g->io);
+    demux_close(g);
 }
 
 /* Leading pictures of a key frame are decoded from the key frame before it. */

@@ -126,6 +126,31 @@ static void test_cut_at_end(void **state)
     }
 }
 
+/* The last picture of a whole file is given, wherever it is looked for. */
+static void test_whole_at_end(void **state)
+{
+    static const struct { const char *encoder, *args, *files[8]; } codecs[] = {
+        { "libx264", "-c:v libx264 -bf 2",
+          { "a.asf", "a.flv", "a.h264", "a.mpg", "a.mxf", "a.nut", "a.ts" } },
+        { "libx264", "-c:v libx264 -flags +ilme+ildct -x264-params tff=1", { "a.h264", "a.asf" } },
+        { "mpeg2video", "-c:v mpeg2video -bf 2", { "a.asf", "a.m2v", "a.mpg", "a.mxf", "a.ts" } },
+        { "mpeg1video", "-c:v mpeg1video -bf 2", { "a.m1v", "a.mpg" } },
+        { "mpeg4", "-c:v mpeg4 -bf 2", { "a.asf", "a.m4v", "a.nut" } },
+    };
+
+    (void)state;
+    if (!clip_have_ffmpeg())
+        skip();
+    for (size_t i = 0; i < COUNT(codecs); i++)
+        for (size_t k = 0; clip_have_encoder(codecs[i].encoder) && codecs[i].files[k]; k++) {
+            pictures p;
+            make(codecs[i].files[k], 0, PICTURES, codecs[i].args);
+            pictures_read(&p, codecs[i].files[k]);
+            check_whole(&p, codecs[i].files[k], PICTURES);
+            pictures_free(&p);
+        }
+}
+
 static bool is_video(const uint8_t *packet)
 {
     return ((packet[1] & 0x1f) << 8 | packet[2]) == 0x100 && packet[3] & 0x10;
@@ -292,7 +317,8 @@ static void test_behind_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cut_at_end), cmocka_unit_test(test_cut_before_join),
+        cmocka_unit_test(test_cut_at_end), cmocka_unit_test(test_whole_at_end),
+        cmocka_unit_test(test_cut_before_join),
         cmocka_unit_test(test_bytes_before_join),
         cmocka_unit_test(test_joined_behind_error), cmocka_unit_test(test_behind_error),
     };
