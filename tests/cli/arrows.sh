@@ -70,6 +70,8 @@ train/lora           common/adapters common/base common/os common/tensor formats
 train/lora           formats/tensors
 train/models         common common/nn common/os common/tensor formats/json
 train/models         formats/tensors train/diffusion train/lora
+train/models/ltx     common/nn common/tensor formats/json formats/tensors train/models
+train/families       common train/models
 train/data           buckets common/base common/cli common/os formats/dataset formats/json
 train/data           formats/keys formats/tensors train/models
 train/output         common/adapters common/base common/os common/tensor formats/dataset
@@ -81,21 +83,21 @@ train                train/diffusion train/models train/output
 train/optim          common/base common/cli common/os common/tensor train train/output
 train/samples        common/cli train
 train/settings       common/adapters common/cli common/os formats/json formats/tensors train
-train/settings       train/diffusion train/lora
+train/settings       train/diffusion train/families train/lora
 train/settings       train/optim
 train/setup          common/adapters common/base common/os formats/tensors train train/diffusion
-train/setup          train/lora
+train/setup          train/families train/lora
 train/setup          train/models
 train/setup          train/optim train/output train/samples
 train/steps          common/base common/memory common/os train train/data train/diffusion
 train/steps          train/parallel
 train/plan           common/adapters common/os common/tensor train train/diffusion train/lora
-train/plan           train/models
+train/plan           train/families train/models
 train/plan           train/optim
 train/plan           train/parallel train/samples train/steps
 train/sampling       common/base common/os train train/parallel train/plan train/steps
 train/vtrain         common/comm common/memory common/os formats/report formats/tensors train
-train/vtrain         train/lora train/models
+train/vtrain         train/families train/lora train/models
 train/vtrain         train/optim train/output train/parallel train/plan train/samples train/sampling
 train/vtrain         train/settings train/setup train/steps
 '

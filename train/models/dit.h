@@ -277,18 +277,6 @@ struct vtrain_family {
     const char *adapters[VTRAIN_ADAPTERS];
 };
 
-/* The family with this _class_name, diffusers' or the first authors'; NULL: no family has it. */
-const vtrain_family *vtrain_family_of_class(const char *class_name);
-/* The family of the same models with the layers of --ssm_layer; NULL: there is none. */
-const vtrain_family *vtrain_family_with_ssm(const vtrain_family *family);
-/* The family of the same models with their sound; NULL: there is none. */
-const vtrain_family *vtrain_family_with_sound(const vtrain_family *family);
-/* The family that can start from noise, and is trained without --model. */
-const vtrain_family *vtrain_family_fresh(void);
-/* The family's name in manifests ("builtin"), or its class where no row of vc_families has this
- * class. */
-const char *vtrain_family_name(const vtrain_family *f);
-
 /* ---- dit.c: a model of a family ---- */
 
 enum { VTRAIN_SIZES = 23 };

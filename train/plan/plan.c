@@ -11,6 +11,7 @@
 #include "common/os/streams.h"
 #include "train/diffusion/loss.h"
 #include "common/adapters/adapter.h"
+#include "train/families/families.h"
 #include "train/lora/lora.h"
 #include "train/optim/groups.h"
 #include "train/parallel/state.h"

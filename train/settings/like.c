@@ -6,6 +6,7 @@
 
 #include "formats/json/json.h"
 #include "train/diffusion/loss.h"
+#include "train/families/families.h"
 #include "train/optim/rate.h"
 #include "train/settings/settings.h"
 

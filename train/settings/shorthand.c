@@ -5,6 +5,7 @@
 
 #include "common/cli/inputs.h"
 #include "common/os/file.h"
+#include "train/families/families.h"
 #include "train/settings/settings.h"
 
 /* The job's name becomes part of the run's folder, so that config.yaml needs no name. */

@@ -9,6 +9,7 @@
 #include "common/os/file.h"
 #include "common/os/progress.h"
 #include "formats/tensors/component.h"
+#include "train/families/families.h"
 #include "train/models/controlnet.h"
 #include "train/models/weights.h"
 #include "train/output/export.h"

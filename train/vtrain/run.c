@@ -12,6 +12,7 @@
 #include "common/os/lock.h"
 #include "common/os/threads.h"
 #include "formats/tensors/transformers.h"
+#include "train/families/families.h"
 #include "train/lora/lora.h"
 #include "train/lora/patterns.h"
 #include "train/models/controlnet.h"

@@ -9,6 +9,7 @@
 #include "common/os/file.h"
 #include "common/os/map.h"
 #include "formats/tensors/values.h"
+#include "train/families/families.h"
 #include "train/lora/lora.h"
 #include "train/models/controlnet.h"
 #include "train/models/weights.h"

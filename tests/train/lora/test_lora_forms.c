@@ -19,7 +19,7 @@
 #include "train/models/flux.h"
 #include "train/models/hunyuan.h"
 #include "train/lora/lora.h"
-#include "train/models/ltx.h"
+#include "train/models/ltx/ltx.h"
 #include "train/models/wan.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))

@@ -17,6 +17,7 @@
 #include "tests/lib/train_dataset.h"
 #include "tests/lib/train_run.h"
 #include "tests/train/models/reference.h"
+#include "train/families/families.h"
 #include "train/lora/lora.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))

@@ -15,6 +15,7 @@
 #include "formats/tensors/transformers.h"
 #include "formats/tensors/transformers_parts.h"
 #include "tests/lib/ok.h"
+#include "train/families/families.h"
 #include "train/models/dit.h"
 #include "train/lora/names.h"
 

@@ -18,6 +18,7 @@
 #include "tests/lib/ok.h"
 #include "tests/lib/train_dataset.h"
 #include "tests/lib/train_run.h"
+#include "train/families/families.h"
 #include "train/models/dit.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))

@@ -17,7 +17,7 @@
 #include "tests/train/models/reference.h"
 #include "train/models/flux.h"
 #include "train/models/hunyuan.h"
-#include "train/models/ltx.h"
+#include "train/models/ltx/ltx.h"
 #include "train/models/wan.h"
 #include "train/models/weights.h"
 

@@ -15,7 +15,7 @@
 
 #include "tests/lib/ok.h"
 #include "tests/train/models/reference.h"
-#include "train/models/ltx.h"
+#include "train/models/ltx/ltx.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 

@@ -12,7 +12,7 @@
 
 #include "tests/lib/ok.h"
 #include "tests/train/models/reference.h"
-#include "train/models/ltx2_connector.h"
+#include "train/models/ltx/ltx2_connector.h"
 
 enum { ROWS = 12 };                           /* as in scripts/golden/ltx2_connectors.py */
 

@@ -1,13 +1,13 @@
 /* ltx2.h - the stream of a modality in LTX-2's transformer, which video and sound have alike in
- * widths of their own: its weights, its part of a block, its head. For train/models/ltx2*.c.
+ * widths of their own: its weights, its part of a block, its head. For train/models/ltx/ltx2*.c.
  *
  * ltx2.c is the model of the video alone, ltx2_sound.c that of video and sound. */
 #ifndef TRAIN_MODELS_LTX2_H
 #define TRAIN_MODELS_LTX2_H
 
 #include "common/nn/attention.h"
-#include "train/models/ltx2_connector.h"
-#include "train/models/ltx_batch.h"
+#include "train/models/ltx/ltx2_connector.h"
+#include "train/models/ltx/ltx_batch.h"
 
 #define LTX2_QK_EPS 1e-6f
 

@@ -12,7 +12,7 @@
 #include "common/nn/embeddings.h"
 #include "formats/json/config.h"
 #include "train/models/dit.h"
-#include "train/models/ltx_batch.h"
+#include "train/models/ltx/ltx_batch.h"
 
 #define QK_EPS 1e-5f
 #define DEFAULT_FPS 25                        /* the default frame_rate of diffusers' pipelines */

@@ -1,10 +1,10 @@
 /* ltx_batch.h - what the models of LTX-Video and LTX-2 share: the rotations of a batch, whose clips
- * may have frame rates of their own, and the head. For train/models/ltx*.c. */
+ * may have frame rates of their own, and the head. For train/models/ltx/ltx*.c. */
 #ifndef TRAIN_MODELS_LTX_BATCH_H
 #define TRAIN_MODELS_LTX_BATCH_H
 
 #include "train/models/dit.h"
-#include "train/models/ltx.h"
+#include "train/models/ltx/ltx.h"
 
 /* The frame rate of row b. A still has no rate; its only position is 0 s at any rate. */
 double ltx_rate_of(const vtrain_in *in, int64_t b);

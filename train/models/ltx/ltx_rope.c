@@ -1,5 +1,5 @@
 /* ltx_rope.c - LTX-Video's and LTX-2's positions and their rotations; see ltx.h */
-#include "train/models/ltx.h"
+#include "train/models/ltx/ltx.h"
 
 #include <math.h>
 #include <stdlib.h>

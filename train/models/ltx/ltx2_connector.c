@@ -1,5 +1,5 @@
 /* ltx2_connector.c - LTX-2's connectors of prompts: see ltx2_connector.h */
-#include "train/models/ltx2_connector.h"
+#include "train/models/ltx/ltx2_connector.h"
 
 #include <math.h>
 #include <stdio.h>

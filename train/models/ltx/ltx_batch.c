@@ -1,5 +1,5 @@
 /* ltx_batch.c - see ltx_batch.h */
-#include "train/models/ltx_batch.h"
+#include "train/models/ltx/ltx_batch.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-/* families.c - the table of transformers that vtrain can train; see dit.h */
-#include "train/models/dit.h"
+/* families.c - the table of transformers that vtrain can train; see families.h */
+#include "train/families/families.h"
 
 #include <string.h>
 

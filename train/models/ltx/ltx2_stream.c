@@ -4,7 +4,7 @@
  * prompt. In 2.3 heads are gated, and that attention is modulated too: its queries by the timestep
  * of each token, its keys and values by the level of the sample's noise. */
 #include "common/nn/embeddings.h"
-#include "train/models/ltx2.h"
+#include "train/models/ltx/ltx2.h"
 
 ltx2_inputs ltx2_stream_begin(vt_ctx *g, const ltx2 *m, const ltx2_outer *w, vt_tensor *patches,
                               vt_tensor *text, vt_tensor *t, vt_tensor *level)

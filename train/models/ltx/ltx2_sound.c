@@ -10,7 +10,7 @@
 #include "common/nn/embeddings.h"
 #include "formats/json/config.h"
 #include "formats/tensors/model.h"
-#include "train/models/ltx2.h"
+#include "train/models/ltx/ltx2.h"
 
 #define DEFAULT_FPS 24
 

@@ -2,7 +2,7 @@
  * whose blocks here leave the sound and the attention between the streams out, as diffusers'
  * LTX2VideoTransformer3DModel does with isolate_modalities. Versions 2.0 and 2.3. A prompt first
  * passes the connector. */
-#include "train/models/ltx2.h"
+#include "train/models/ltx/ltx2.h"
 
 #include <string.h>
 
