@@ -114,7 +114,7 @@ static int64_t ref_nearest(double *y, const double *const *x, const op_args *a)
     for (int k = 0; k < 3; k++)
         to.dim[1 + k] = (int64_t)a->c->arg[k];
     for (int64_t i = 0; y && i < op_count(&to); i++) {
-        int64_t at[VT_DIMS];
+        int64_t at[VT_DIMS] = { 0 };
         op_unravel(&to, i, at);
         y[i] = spatial_value(x[0], &a->s[0], &to, at, 0);
     }
