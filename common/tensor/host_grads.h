@@ -1,7 +1,7 @@
 /* host_grads.h - gradients of blocks that are in the host's memory, of a device with its own. The
- * device has two rows, which the gradients of the blocks have alternately: a block's come to its row
- * before its backward, unless it is the step's first, and go back after it, beside the backward of
- * the block before. The norm and the update fetch them again. Gradients of parameters outside of
+ * device has two rows, which the gradients of the blocks have alternately: a block's come to its
+ * row before its backward, unless it is the step's first, and go back after it, beside the backward
+ * of the block before. The norm and the update fetch them again. Gradients of parameters outside of
  * blocks stay on the device.
  *
  *     kernels    B3  B2  B1  B0          backward of four blocks, in a later micro-batch

@@ -280,9 +280,9 @@ void vt_param_rest(struct vc_spill *spill, const vt_tensor *t);
 vt_tensor *vt_param_on_host(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim,
                             const void *data, vc_dtype from, bool borrow, vc_err *err);
 bool vt_param_is_on_host(const vt_tensor *t);
-/* Returns a persistent tensor of zeroes that stays on the host, in memory that a device with its own
- * copies from and to concurrently with kernels (hosted.h). vt_param_get and vt_param_set wait for
- * these copies. */
+/* Returns a persistent tensor of zeroes that stays on the host, in memory that a device with its
+ * own copies from and to concurrently with kernels (hosted.h). vt_param_get and vt_param_set wait
+ * for these copies. */
 vt_tensor *vt_param_hosted(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim, vc_err *err);
 /* The values of a parameter that owns them, where the host can write them; NULL: they are in the
  * device's own memory. */

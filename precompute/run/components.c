@@ -450,8 +450,8 @@ static void use_builtin(vprep *p)
     }
 }
 
-/* Whether a mode goes with every model of a family: with a ControlNet beside it, or where its models
- * edit pictures without one that is made for that alone. */
+/* Whether a mode goes with every model of a family: with a ControlNet beside it, or where its
+ * models edit pictures without one that is made for that alone. */
 static bool goes_with_all(const vc_family *f, int train_mode)
 {
     bool edits = true;

@@ -13,8 +13,8 @@ the rows that its mask leaves, or `pooled_i` [D]. `template` is the pipeline's o
 tokenizer makes of its `chat_template`, which has the parts of Qwen3's or Mistral's that a single
 prompt reaches.
 
-Of the 100 captions `captions`, most of them odd, `chroma-t5` and the last four hold `caption_ids` [100,512] and
-`caption_sums` [100,D]: the sums of a caption's states, row i times `row_weights` [i].
+Of the 100 captions `captions`, most of them odd, `chroma-t5` and the last four hold `caption_ids`
+[100,512] and `caption_sums` [100,D]: the sums of a caption's states, row i times `row_weights` [i].
 
 The tokenizers are unigram models. Like a real one, a decoder's tokenizer has one piece for each
 word of the template, so that the template has its real number of tokens; all other text is split
@@ -27,9 +27,9 @@ import tempfile
 
 import torch
 import transformers
-from diffusers import (ChromaPipeline, Flux2KleinPipeline, Flux2Pipeline, FluxPipeline, HunyuanVideoPipeline,
-                       Krea2Pipeline, LTXConditionPipeline, LTXPipeline, QwenImagePipeline,
-                       WanPipeline, ZImagePipeline)
+from diffusers import (ChromaPipeline, Flux2KleinPipeline, Flux2Pipeline, FluxPipeline,
+                       HunyuanVideoPipeline, Krea2Pipeline, LTXConditionPipeline, LTXPipeline,
+                       QwenImagePipeline, WanPipeline, ZImagePipeline)
 from diffusers.pipelines.flux2 import pipeline_flux2
 from diffusers.pipelines.hunyuan_video import pipeline_hunyuan_video
 from diffusers.pipelines.wan.pipeline_wan import prompt_clean
