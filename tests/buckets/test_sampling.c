@@ -556,7 +556,7 @@ static void test_properties(void **state)
                      (long long)a.start, (long long)a.tokens);
     }
     print_message("%d of 100000 kept\n", kept);
-    assert_true(kept > 50000);
+    assert_true(kept > 40000);                /* families of stills drop most of their videos */
 }
 
 int main(void)
