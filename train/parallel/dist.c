@@ -322,6 +322,8 @@ static void grads_ready(void *arg, const vt_block *b)
         pass(d, gates_of(d, b, d->walks - 1 - d->backwards[b->index]++)->ready);
 }
 
+/* A forward behind the round's last one makes the base's prediction for the next micro-batch: it
+ * reads no trained values and passes no gate. */
 static void enter(void *arg, const vt_block *b, bool backward)
 {
     vtrain_dist *d = arg;
@@ -329,7 +331,7 @@ static void enter(void *arg, const vt_block *b, bool backward)
         return;
     if (backward)
         pass(d, gates_of(d, b, d->walks - 1 - d->backwards[b->index])->backward);
-    else
+    else if (d->forwards[b->index] < d->walks)
         pass(d, gates_of(d, b, d->forwards[b->index]++)->forward);
 }
 
