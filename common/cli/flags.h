@@ -114,7 +114,7 @@ typedef struct vc_flags vc_flags;
 void vc_flags_table(const vc_program *prog, FILE *out);
 
 /* --help is the first page (vc_program.first); --help all has every flag, and --help WORD those
- * whose topic is the word, or whose name has it, else those whose explanation has it.
+ * whose topic is the word, else those whose name has it, else those whose explanation has it.
  *
  * Reads argv (and --config) into *options: it sets the field of every row and no others. Returns 0
  * if the program shall run; 1 if help or version was written to out (VC_EIO, VC_EFULL: it could not

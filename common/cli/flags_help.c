@@ -178,8 +178,16 @@ static bool has_part(const char *name, const char *word)
 
 static bool in_topic(const vc_flag *group, const vc_flag *f, const char *topic)
 {
+    (void)f;
+    return group && lists(group->aliases, topic, strlen(topic));
+}
+
+/* Whether the word is a flag's name, one of its parts, or another of its names. */
+static bool is_named(const vc_flag *group, const vc_flag *f, const char *topic)
+{
     size_t n = strlen(topic);
-    return (group && lists(group->aliases, topic, n)) || has_part(f->name, topic) ||
+    (void)group;
+    return has_part(f->name, topic) ||
            vc_flags_same_name(f->name, strlen(f->name), topic, n) || lists(f->aliases, topic, n);
 }
 
@@ -218,7 +226,7 @@ static int count(const vc_program *prog, choose *chosen, const char *topic)
 /* The rule by which the flags of a topic are found; NULL if there are none. */
 static choose *chooser(const vc_program *prog, const char *topic)
 {
-    static choose *const rules[] = { in_topic, in_name, in_text };
+    static choose *const rules[] = { in_topic, is_named, in_name, in_text };
     if (!strcmp(topic, "all"))
         return in_all;
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
