@@ -170,6 +170,21 @@ void golden_model(const vf_safetensors *f, const char *dir, vc_dtype dtype)
     free(st);
 }
 
+void golden_model_with(const vf_safetensors *f, const char *dir, const char *field,
+                       const char *value)
+{
+    cJSON *config = golden_json(f, "config");
+    vc_err err = { 0 };
+    golden_model(f, dir, VC_F32);
+    cJSON_DeleteItemFromObject(config, field);
+    cJSON_AddItemToObject(config, field, cJSON_Parse(value));
+    char *text = cJSON_Print(config), *path = vc_path_join(dir, "config.json");
+    assert_ok(vc_file_write(path, text, strlen(text), &err), &err);
+    free(text);
+    free(path);
+    cJSON_Delete(config);
+}
+
 double golden_error(const float *a, const float *b, int64_t n)
 {
     double worst = 0, most = 1e-30;

@@ -25,6 +25,10 @@ float golden_fill(const char *weight, int nd, const int64_t *dim, int64_t i);
 /* Makes the folder DIR with config.json and diffusion_pytorch_model.safetensors, all weights in
  * `dtype`, from the golden's metadata `config` and `weights`. */
 void golden_model(const vf_safetensors *f, const char *dir, vc_dtype dtype);
+/* Makes the folder as golden_model does, in f32, with another value, which is JSON, of a field of
+ * its config.json. */
+void golden_model_with(const vf_safetensors *f, const char *dir, const char *field,
+                       const char *value);
 /* Returns the device that tests compute on: $VLT_DEVICE, or "cpu". */
 const char *golden_device(void);
 /* Returns true if golden_device() can be opened; else prints "SKIPPED" and the reason. */

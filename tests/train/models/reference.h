@@ -126,6 +126,8 @@ void ref_check_first(const vtrain_family *family, const char *golden, const ref_
  * at most `most` of the movement, with the golden's. */
 void ref_check_steps(const vtrain_family *family, const char *name, double most);
 
+/* Checks that each row of the case `base` is the same as alone where rows have different rates. */
+void ref_check_rates(const vtrain_family *family, const char *name);
 /* Checks that the case `base` has the same gradients, bit for bit, where blocks are recomputed. */
 void ref_check_recompute(const vtrain_family *family, const char *name);
 /* Checks that a dry step of the case `base` has the real step's peak of memory. */
