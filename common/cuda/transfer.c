@@ -111,11 +111,12 @@ void cuda_download(vt_dev *d, void *dst, const void *src, size_t bytes)
 {
     cuda_runtime *r = d->runtime;
 
-    bool ok = !cuda_in_capture(d, "a download") &&
-              cuda_ok(d, (int)cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, r->stream),
-                      "download") &&
-              cuda_ok(d, (int)cudaStreamSynchronize(r->stream), "download");
-    if (!ok)
+    bool ok = !cuda_in_capture(d, "a download");
+    if (ok && bytes)
+        ok = cuda_ok(d, (int)cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, r->stream),
+                     "download");
+    ok = ok && cuda_ok(d, (int)cudaStreamSynchronize(r->stream), "download");
+    if (!ok && bytes)
         memset(dst, 0, bytes);
 }
 

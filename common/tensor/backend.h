@@ -127,6 +127,7 @@ typedef struct vt_backend {
     bool rounds_products;                     /* a product with bf16 and f32 operands is computed
                                                * in bf16 */
     void (*upload)(vt_dev *dev, void *dst, const void *src, size_t bytes);
+    /* Waits for what is queued, then copies; of 0 bytes it waits alone, and dst may be NULL. */
     void (*download)(vt_dev *dev, void *dst, const void *src, size_t bytes);
 
     /* The use of a place; all NULL where the device's memory is the host's.

@@ -114,7 +114,7 @@ void cuda_upload(vt_dev *d, void *dst, const void *src, size_t n)
 void cuda_download(vt_dev *d, void *dst, const void *src, size_t n)
 {
     host_counted.downloads++;
-    if (!cuda_in_capture(d, "a download"))
+    if (!cuda_in_capture(d, "a download") && n)
         memcpy(dst, src, n);
 }
 
