@@ -197,7 +197,7 @@ typedef struct loss {
 } loss;
 static loss now;
 
-static void stop(bool is)
+static void stop_rank(bool is)
 {
     for (int r = now.from; r < now.from + now.n; r++)
         atomic_store(&stopped[r], is);
@@ -229,9 +229,9 @@ static void answer_again(void)
     char text[80];
     start(now.size, 24);
     nap(3);
-    stop(true);
+    stop_rank(true);
     check_warned(30);
-    stop(false);
+    stop_rank(false);
     for (int r = now.from; r < now.from + now.n; r++) {
         snprintf(text, sizeof text, "step 7 of %d) answers again, after", r);
         until_said(text, 10);
@@ -273,7 +273,7 @@ static void are_lost(void)
     pthread_t thread;
     start(now.size, 8);
     nap(2);
-    stop(true);
+    stop_rank(true);
     double end = vc_seconds() + 16;
     for (int r = 0; r < size; r++)
         while (!is_stopped(r) && !vc_watch_lost(ranks[r].watch)) {
