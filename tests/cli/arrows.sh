@@ -81,7 +81,7 @@ train/parallel       common/base common/comm common/memory common/os common/tens
 train                common common/base common/cli common/comm common/os common/tensor train/data
 train                train/diffusion train/models train/output
 train/optim          common/base common/cli common/os common/tensor train train/output
-train/samples        common/cli train
+train/samples        common/cli train train/families
 train/settings       common/adapters common/cli common/os formats/json formats/tensors train
 train/settings       train/diffusion train/families train/lora
 train/settings       train/optim

@@ -62,8 +62,8 @@ for v in 20 23; do
     done
 
     # ---- the video alone, of the same set ----
-    expect 0 . train $v set$v alone$v --training_type lora --rank 2 --train_batch_size 1 \
-        --max_train_steps 1
+    expect 0 "sound is left out: --with_audio trains it too" train $v set$v alone$v \
+        --training_type lora --rank 2 --train_batch_size 1 --max_train_steps 1
     ! grep -q loss_audio alone$v/metrics.jsonl || wrong "$v: sound without --with_audio"
 
     # ---- samples with sound ----

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "common/cli/inputs.h"
+#include "train/families/families.h"
 #include "train/samples/samples.h"
 
 /* Takes --extra_inputs input_image: all clips of a model whose picture is the first latent begin
@@ -146,6 +147,8 @@ int vtrain_fit_data(vtrain *t, vc_err *err)
                        fit.channels);
     if (fit.sound)
         rc = vtrain_data_sound_check(t->data, err);
+    else if (vtrain_family_with_sound(t->model.family) && !vtrain_data_sound_check(t->data, NULL))
+        vc_say(t->ui, "the clips' sound is left out: --with_audio trains it too");
     for (int i = 0; !rc && i < fit.n_texts; i++)
         rc = fit_text(t, &fit, i, err);
     if (!rc)
