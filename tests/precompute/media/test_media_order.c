@@ -31,9 +31,14 @@ static const struct { const char *file, *encoder, *args; } sources[] = {
     { "one.avi", "mpeg4", "-c:v mpeg4 -q:v 2 -g 15 -bf 1 -b_strategy 0" },
     { "mpeg2.mp4", "mpeg2video", "-c:v mpeg2video -q:v 2 -g 15 -bf 2" },
     { "none.mp4", "libx264", "-c:v libx264 -crf 12 -g 24 -bf 0" },
+    { "open.mkv", "libx264", "-i open.mp4 -map 1 -c copy" },
+    { "open.ts", "libx264", "-i open.mp4 -map 1 -c copy" },
+    { "h264.flv", "libx264", "-i h264.mp4 -map 1 -c copy" },
+    { "hevc.mkv", "libx265", "-i hevc.mp4 -map 1 -c copy" },
 };
 
-/* Times in decoding order, 25 a second, in the ticks of the container. */
+/* Times in decoding order, 25 a second, in the ticks of the container, which is the source's too:
+ * FFmpeg 9 takes ticks of the input, older ones those of the output. */
 #define DECODED(ticks) "-map 1 -c copy -bsf:v setts=ts=N*" #ticks
 
 typedef struct order_case {
@@ -44,12 +49,12 @@ typedef struct order_case {
 
 static const order_case files[] = {
     { "a.mp4", "-i h264.mp4 " DECODED(512), 0, true },
-    { "b.mkv", "-i open.mp4 " DECODED(40), 0, true },
-    { "c.ts", "-i open.mp4 " DECODED(3600), 0, true },
-    { "d.flv", "-i h264.mp4 " DECODED(40), 0, true },
+    { "b.mkv", "-i open.mkv " DECODED(40), 0, true },
+    { "c.ts", "-i open.ts " DECODED(3600), 0, true },
+    { "d.flv", "-i h264.flv " DECODED(40), 0, true },
     { "e.mov", "-i deep.mp4 " DECODED(512), 0, true },
     { "f.mp4", "-i hevc.mp4 " DECODED(512), 0, true },
-    { "g.mkv", "-i hevc.mp4 " DECODED(40), 0, true },
+    { "g.mkv", "-i hevc.mkv " DECODED(40), 0, true },
     { "h.mp4", "-i mpeg4.avi -map 1 -c copy", 0, true },
     { "i.mp4", "-i mpeg2.mp4 " DECODED(512), 0, true },
     { "j.mp4", "-i none.mp4 " DECODED(512), 0, false },
