@@ -7,17 +7,46 @@
 #ifndef COMMON_CPU_SIMD_ROWS_H
 #define COMMON_CPU_SIMD_ROWS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "common/cpu/simd/isa.h"
 #include "common/tensor/backend.h"
 
+struct vk_draws;
+
+/* Codes of eight bits of an optimiser's states (moments.h). A bucket holds the numbers of one sign
+ * whose bits agree but for the last 16; it is so narrow that at most one border lies in it. The
+ * first bucket of a sign also has all magnitudes below CPU_CODE_LEAST (2^-24), which is less than
+ * the least border. */
+enum {
+    CPU_CODE_LEAST = 0x33800000, CPU_CODE_MOST = 0x3f800000,                     /* bits of 1 */
+    CPU_CODE_BUCKETS = ((CPU_CODE_MOST - CPU_CODE_LEAST) >> 16) + 1,
+};
+typedef struct cpu_codes {
+    float value[256];                        /* in ascending order */
+    float border[256];                       /* midpoints between neighbours; the last is infinite */
+    int32_t first[2 * CPU_CODE_BUCKETS];     /* of x >= 0, then of x < 0: a bucket's least code */
+    bool square;                             /* no number above 0 gets code 0 */
+} cpu_codes;
+
+/* Fills c from the values of the codes. */
+void cpu_codes_of(cpu_codes *c, float (*value)(uint8_t), bool square);
+
 typedef struct cpu_rows {
     const char *name;                        /* "plain", "avx2", "avx512", "avx512_bf16" */
     /* conversions: f32, bf16, f16, f8e4m3, f8e5m2; load also i8 and nf4 */
     void (*load)(float *dst, const void *src, vc_dtype t, size_t n);
     void (*store)(void *dst, vc_dtype t, const float *src, size_t n);
+    /* stores bf16 with stochastic rounding (moments.h): src begins with pack `pack` of eight, and
+     * its bits are those of vk_store8_randomly on every set */
+    void (*store_randomly)(void *dst, const float *src, size_t n, const struct vk_draws *d,
+                           uint64_t pack, int value);
+    /* x = values of codes, times peak; and the codes of x / largest magnitude, which is returned
+     * (NaN counts as 0) */
+    void (*load_codes)(float *x, const uint8_t *code, size_t n, float peak, const cpu_codes *c);
+    float (*store_codes)(uint8_t *code, const float *x, size_t n, const cpu_codes *c);
     /* y = a op b */
     void (*add)(float *y, const float *a, const float *b, size_t n);
     void (*sub)(float *y, const float *a, const float *b, size_t n);

@@ -4,6 +4,7 @@
 
 #include "common/cpu/simd/rows.h"
 #include "common/cpu/simd/vec.h"
+#include "common/kernels/moments.h"
 
 /* A loop over a span by vectors: k lanes at i, VW of them except at the end. */
 #define SPAN(n) for (size_t i = 0, k; i < (n) && (k = (n) - i); i += VW)
@@ -77,6 +78,98 @@ static void rows_store(void *dst, vc_dtype t, const float *src, size_t n)
         vf x = v_get(src + i, k);
         v_put_u16(d + i, t == VC_BF16 ? v_to_bf16(x) : v_to_f16(x), k);
     }
+}
+
+enum { DRAWN = 32 };                               /* packs of eight whose draws are computed together */
+
+static inline uint32_t high_word(uint32_t a, uint32_t b)
+{
+    return (uint32_t)((uint64_t)a * b >> 32);
+}
+
+/* Computes 16 bits for each element of DRAWN packs from pack `at` on: vk_philox in lanes. */
+static void draw_bits(uint16_t *bits, const vk_draws *d, uint64_t at, int value)
+{
+    uint32_t word[DRAWN][4];
+
+    for (int i = 0; i < DRAWN; i++) {
+        uint64_t pack = at + (uint64_t)i;
+        uint32_t k0 = d->key[0], k1 = d->key[1], c0 = (uint32_t)pack, c2 = d->step;
+        uint32_t c1 = (uint32_t)(pack >> 32) << 2 | (uint32_t)value, c3 = d->purpose;
+#pragma GCC unroll 10
+        for (int round = 0; round < 10; round++) {
+            uint32_t n0 = high_word(0xCD9E8D57u, c2) ^ c1 ^ k0;
+            uint32_t n2 = high_word(0xD2511F53u, c0) ^ c3 ^ k1;
+            c1 = 0xCD9E8D57u * c2;
+            c3 = 0xD2511F53u * c0;
+            c0 = n0;
+            c2 = n2;
+            k0 += 0x9E3779B9u;
+            k1 += 0xBB67AE85u;
+        }
+        word[i][0] = c0;
+        word[i][1] = c1;
+        word[i][2] = c2;
+        word[i][3] = c3;
+    }
+    for (int i = 0; i < DRAWN; i++)
+        for (int j = 0; j < 8; j++)
+            bits[8 * i + j] = (uint16_t)(word[i][j / 2] >> 16 * (j % 2));
+}
+
+static void rows_store_randomly(void *dst, const float *src, size_t n, const vk_draws *d,
+                                uint64_t pack, int value)
+{
+    uint16_t *to = dst, bits[8 * DRAWN];
+
+    for (size_t at = 0; at < n; at += 8 * DRAWN) {
+        size_t some = n - at < 8 * DRAWN ? n - at : 8 * DRAWN;
+        draw_bits(bits, d, d->first + pack + at / 8, value);
+        for (size_t i = 0; i < some; i++)
+            to[at + i] = vk_to_bf16_randomly(src[at + i], bits[i]);
+    }
+}
+
+static void rows_load_codes(float *x, const uint8_t *code, size_t n, float peak,
+                            const cpu_codes *c)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = c->value[code[i]] * peak;
+}
+
+/* Bits of magnitudes have their order, and compilers vectorise the largest integer. */
+static float largest(const float *x, size_t n)
+{
+    int32_t most = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        int32_t size;
+        memcpy(&size, x + i, sizeof size);
+        size &= 0x7fffffff;
+        size = size > 0x7f800000 ? 0 : size;
+        most = size > most ? size : most;
+    }
+    return vk_float((uint32_t)most);
+}
+
+/* The code of the value nearest to x is the number of borders below x. */
+static float rows_store_codes(uint8_t *restrict code, const float *restrict x, size_t n,
+                              const cpu_codes *restrict c)
+{
+    float peak = largest(x, n), over = peak > 0 ? peak : 1;
+    int square = c->square;
+
+    for (size_t i = 0; i < n; i++) {
+        float part = x[i] / over;
+        int32_t u;
+        memcpy(&u, &part, sizeof u);
+        int32_t size = (u & 0x7fffffff) - CPU_CODE_LEAST, sign = u < 0 ? CPU_CODE_BUCKETS : 0;
+        size = size > CPU_CODE_MOST - CPU_CODE_LEAST ? 0 : size;         /* NaN */
+        int32_t k = c->first[sign + ((size > 0 ? size : 0) >> 16)];
+        k += part > c->border[k];
+        code[i] = (uint8_t)(k + (square & (k == 0) & (part > 0)));
+    }
+    return peak;
 }
 
 /* ---- element by element ---- */
@@ -353,6 +446,9 @@ const cpu_rows ROWS_SET = {
     .name = ROWS_NAME,
     .load = rows_load,
     .store = rows_store,
+    .store_randomly = rows_store_randomly,
+    .load_codes = rows_load_codes,
+    .store_codes = rows_store_codes,
     .add = rows_add,
     .sub = rows_sub,
     .mul = rows_mul,
