@@ -3,7 +3,7 @@
 #ifndef TRAIN_SAMPLING_HEARD_H
 #define TRAIN_SAMPLING_HEARD_H
 
-#include "train/steps/step.h"
+#include "train/steps/predict.h"
 
 typedef struct sampling_heard {
     int64_t dim[5];              /* [rows,C,L,1,bins] of a forward; dim[1] 0: no sound */

@@ -14,6 +14,7 @@
 #include "train/sampling/inputs.h"
 #include "train/sampling/texts.h"
 #include "train/sampling/watching.h"
+#include "train/steps/predict.h"
 #include "train/steps/step.h"
 
 /* One prompt being sampled. */

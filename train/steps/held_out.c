@@ -3,8 +3,8 @@
 #include <stdio.h>
 
 #include "train/parallel/sequence.h"
+#include "train/steps/noised.h"
 #include "train/steps/step.h"
-
 
 /* Sums over the held-out samples: of their losses at each level, of all, and of their number. */
 typedef struct held_out {

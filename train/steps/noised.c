@@ -93,6 +93,13 @@ void vtrain_levels_dry(vtrain_levels *v, const vtrain *t, const int64_t dim[5])
     v->walk.n = t->distill.steps;
 }
 
+bool vtrain_noise_grows(const vtrain *t)
+{
+    const vtrain_level first = vtrain_level_of(t->objective, 1, 0.5 / VTRAIN_NOISE_LEVELS);
+    const vtrain_level last = vtrain_level_of(t->objective, 1, 1 - 0.5 / VTRAIN_NOISE_LEVELS);
+    return first.sigma < last.sigma;
+}
+
 /* ---- tensors ---- */
 
 static vt_tensor *rows_of(vt_ctx *g, int64_t rows, const float *v)

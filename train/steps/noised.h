@@ -34,6 +34,8 @@ void vtrain_levels_set(vtrain_levels *v, const vtrain *t, int64_t rows, const vt
                        bool clean);
 /* Sets levels for a dry step of latents dim, which makes the same tensors as a real batch. */
 void vtrain_levels_dry(vtrain_levels *v, const vtrain *t, const int64_t dim[5]);
+/* Whether a quantile's noise grows with the quantile: with some densities it falls. */
+bool vtrain_noise_grows(const vtrain *t);
 
 /* Tensors of the current step. */
 typedef struct vtrain_noised {

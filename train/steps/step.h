@@ -1,5 +1,4 @@
-/* step.h - runs a micro-batch: levels, noise, forward, loss and backward; the held-out loss, and a
- * prediction for a sampler. */
+/* step.h - runs a micro-batch: levels, noise, forward, loss and backward; the held-out loss. */
 #ifndef TRAIN_STEPS_STEP_H
 #define TRAIN_STEPS_STEP_H
 
@@ -32,32 +31,10 @@ int vtrain_micro_target(vtrain *t, const vtrain_micro *m, vc_err *err);
  * micro-batch's file, except the step's last: vtrain_trace_step writes that file when the gradients
  * are whole. */
 int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err);
-int vtrain_trace_step(vtrain *t, vc_err *err);
 /* Runs a micro-batch dry, without data, for latents dim [B,C,f,h,w] and texts of full length, with
  * these blocks recomputed in backward. own: the sizes of the reference pictures. */
 int vtrain_micro_dry(vtrain *t, const int64_t dim[5], const vtrain_own *own, bool record,
                      vtrain_recompute recompute, vt_usage *use, vc_err *err);
-/* Inputs of a prediction outside of training, all on the host. */
-typedef struct vtrain_question {
-    const int64_t *dim;                       /* [B,C,f,h,w] */
-    const float *x;                           /* noisy latents of sizes dim */
-    const vtrain_level *level;                /* of all rows */
-    bool clean_first;                         /* the first frame has no noise: its tokens have
-                                               * timestep 0 */
-    double guidance, fps;                     /* of all rows, as vtrain_in's */
-    const vtrain_text *text;                  /* of each slot of the data */
-    unsigned roles;                           /* bits of the roles that cond has */
-    float *const *cond;                       /* [VC_ROLES] as vtrain_in's */
-    const vtrain_own *own;                    /* sizes of the references among them */
-    const int64_t *sound_dim;                 /* [B,C,L,1,bins] of models with sound; else NULL */
-    const float *sound;                       /* noisy, of sizes sound_dim */
-    const int32_t *sound_length;              /* as vtrain_in's */
-    float *sound_out;                         /* gets the prediction */
-} vtrain_question;
-/* Writes the model's prediction for q to out, of sizes q->dim. */
-int vtrain_predict(vtrain *t, const vtrain_question *q, float *out, vc_err *err);
-/* Whether a quantile's noise grows with the quantile: with some densities it falls. */
-bool vtrain_noise_grows(const vtrain *t);
 /* Mean loss over the held-out samples, at fixed noise and VTRAIN_NOISE_LEVELS fixed levels, into
  * r->eval_loss, and that of each level into r->eval_level. Collective: each rank takes its
  * batches. */

@@ -7,7 +7,7 @@
 #include "train/samples/samples.h"
 #include "train/setup/encoders.h"
 #include "train/steps/step.h"
-#include "train/steps/trace.h"
+#include "train/steps/trace_step.h"
 #include "train/vtrain/loop.h"
 #include "train/vtrain/room.h"
 

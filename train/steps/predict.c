@@ -1,0 +1,33 @@
+/* predict.c - see predict.h */
+#include "train/steps/predict.h"
+
+#include "train/steps/both.h"
+#include "train/steps/upload.h"
+
+int vtrain_predict(vtrain *t, const vtrain_question *q, float *out, vc_err *err)
+{
+    vtrain_levels v;
+    float fps[VTRAIN_ROWS];
+    for (int64_t i = 0; i < q->dim[0]; i++)
+        fps[i] = (float)q->fps;
+    vtrain_levels_set(&v, t, q->dim[0], q->level, q->clean_first);
+    vtrain_both_use(t, v.low);
+    vt_step_begin(t->g, 0);
+    vtrain_in in = { .x = vt_from_host(t->g, VC_F32, 5, q->dim, q->x, VC_F32), .fps = fps };
+    vtrain_times_load(t, &in, q->dim, &v);
+    vtrain_upload_guidance(t, &in, q->dim[0], q->guidance);
+    vtrain_upload_texts(t->g, &in, vtrain_data_slots(t->data), q->text, q->dim[0]);
+    vtrain_upload_cond(t, &in, q->dim, q->roles, q->own, q->cond);
+    if (q->sound_dim)
+        in.sound = vt_from_host(t->g, VC_F32, 5, q->sound_dim, q->sound, VC_F32);
+    in.sound_length = q->sound_length;
+    vt_tensor *sound = NULL, *y = vtrain_forward(t->g, t->model.dit, &in, &sound);
+    int rc = y ? vt_to_host(t->g, y, out, err) : 0;
+    if (!rc && sound && q->sound_out)
+        rc = vt_to_host(t->g, sound, q->sound_out, err);
+    vc_err step = { 0 };
+    int step_rc = vt_step_end(t->g, &step);
+    if (step_rc && err)
+        *err = step;
+    return step_rc ? step_rc : rc;
+}
