@@ -75,10 +75,6 @@ int exchange_trimmed(char **line, const char *text, size_t n, vc_err *err);
 
 /* Exports to the cache of sd-scripts. */
 int exchange_kohya_write(exchange *x, vc_err *err);
-/* Exports to diffusion-pipe's cache for `model`, with reference pictures where `names` has them. */
-struct exchange_names;
-int exchange_dpipe_write(exchange *x, const char *model, const struct exchange_names *names,
-                         vc_err *err);
 
 /* ---- sink_head.c ---- */
 

@@ -24,9 +24,7 @@
 #include "common/base/utf8.h"
 #include "common/os/file.h"
 #include "formats/peers/arrow.h"
-#include "formats/peers/exchange_parts.h"
-#include "formats/peers/tensor_cache.h"
-#include "formats/peers/tensors.h"
+#include "formats/peers/caches/diffusion_pipe.h"
 #include "formats/peers/torch.h"
 
 typedef struct member {
@@ -462,8 +460,7 @@ static int write_toml(const exporting *e, vc_err *err)
     return rc;
 }
 
-int exchange_dpipe_write(exchange *x, const char *model, const struct exchange_names *names,
-                         vc_err *err)
+int exchange_dpipe_write(exchange *x, const char *model, const exchange_names *names, vc_err *err)
 {
     exporting e = { .x = x, .model = model, .names = names,
                     .flat = names->axes == EXCHANGE_CHW };
