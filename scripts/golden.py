@@ -169,6 +169,18 @@ def step(model, config, v, predict):
                if p.grad is not None}
 
 
+def noisy(case, shape, times, rows, width, length=None):
+    """Returns the tensors that a case of any transformer has: latents and their target of a shape
+    [B,C,f,h,w], B times, and texts [B,rows,width], which are zeros beyond their lengths."""
+    v = {"x": draw("x " + case, shape), "target": draw("target " + case, shape),
+         "t": torch.tensor(times), "text": draw("text " + case, (shape[0], rows, width))}
+    if length:
+        v["length"] = torch.tensor(length, dtype=torch.int32)
+        for i, n in enumerate(length):
+            v["text"][i, n:] = 0
+    return v
+
+
 def transformer(path, cls, config, cases, inputs, predict, lora=None, fields={}, less=()):
     """Writes the golden of a transformer: the cases {NAME: shape}, the gradients of `base`, and
     the case `lora` of a LoRA on the same weights. inputs(config.json, NAME, *shape) returns a
@@ -204,6 +216,30 @@ def narrowed(module, function, was, now):
     assert was in source
     exec(source.replace(was, now), scope)
     return scope[function]
+
+
+def lora_names(path, rows, name_in_file, convert, width=4, rank=5):
+    """Writes the golden of the names of a LoRA's modules, {name of the first authors: rows of B,
+    divided by the width}: the factors by these names, and those that diffusers' reader
+    convert({name_in_file(name, half): factor}) returns."""
+    file, theirs = {}, {}
+    for name, n in rows.items():
+        for half, shape in (("A", (rank, width)), ("B", (n * width, rank))):
+            t = draw(half + name, shape)
+            file[f"theirs/{name}.lora_{half}.weight"] = theirs[name_in_file(name, half)] = t
+    ours = convert(theirs)
+    file.update({"ours/" + k.removeprefix("transformer."): v.clone() for k, v in ours.items()})
+    save(path, file)
+
+
+def in_kohya(name, half):
+    """Returns the name of a factor in a file of kohya's sd-scripts."""
+    return f"lora_unet_{name.replace('.', '_')}.lora_{'down' if half == 'A' else 'up'}.weight"
+
+
+def in_comfyui(name, half):
+    """Returns the name of a factor in a file of ComfyUI."""
+    return f"diffusion_model.{name}.lora_{half}.weight"
 
 
 def first_file(path, cls, config, convert, shapes, v, predict):

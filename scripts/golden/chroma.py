@@ -14,7 +14,7 @@ reader takes no modules of the network that makes modulations.
 import golden
 import torch
 from diffusers import ChromaTransformer2DModel, FluxPipeline
-from diffusers.loaders import lora_conversion_utils, single_file_utils
+from diffusers.loaders import single_file_utils
 
 TINY = dict(patch_size=1, in_channels=16, num_layers=2, num_single_layers=3, attention_head_dim=16,
             num_attention_heads=2, joint_attention_dim=16, axes_dims_rope=(4, 6, 6),
@@ -33,14 +33,8 @@ LORA = dict(r=3, lora_alpha=1,
 def inputs(config, case, b, h, w):
     c = config["in_channels"] // 4
     length = LENGTHS[:b] if case != "equal" else EQUAL
-    v = {"x": golden.draw("x " + case, (b, c, 1, h, w)),
-         "target": golden.draw("target " + case, (b, c, 1, h, w)),
-         "t": torch.tensor(TIMES if b == 2 else [OTHER_TIME]),
-         "text": golden.draw("text " + case, (b, max(length), config["joint_attention_dim"])),
-         "length": torch.tensor(length, dtype=torch.int32)}
-    for i, n in enumerate(length):
-        v["text"][i, n:] = 0
-    return v
+    return golden.noisy(case, (b, c, 1, h, w), TIMES if b == 2 else [OTHER_TIME], max(length),
+                        config["joint_attention_dim"], length)
 
 
 def predict(model, config, v):
@@ -56,26 +50,13 @@ def predict(model, config, v):
     return FluxPipeline._unpack_latents(y, 8 * h, 8 * w, 8)[:, :, None]
 
 
-WIDTH, RANK = 4, 5
 MODULATED = ("mod.lin", "modulation.lin", "time_in", "guidance_in", "vector_in")
 
 
 def names(out):
-    convert = golden.narrowed(lora_conversion_utils, "_convert_kohya_flux_lora_to_diffusers",
-                              "[3072, 3072, 3072, 12288]", f"[{WIDTH}] * 3 + [{4 * WIDTH}]")
-    flux = golden.part("flux").NAMES
-    kept = {n: rows for n, rows in flux.items() if not any(part in n for part in MODULATED)}
-    theirs, kohya = {}, {}
-    for name, rows in kept.items():
-        for half, kohya_half, shape in (("A", "down", (RANK, WIDTH)),
-                                        ("B", "up", (rows * WIDTH, RANK))):
-            t = golden.draw(half + name, shape)
-            theirs[f"{name}.lora_{half}.weight"] = t
-            kohya[f"lora_unet_{name.replace('.', '_')}.lora_{kohya_half}.weight"] = t
-    ours = convert(kohya)
-    file = {"theirs/" + k: v for k, v in theirs.items()}
-    file.update({"ours/" + k.removeprefix("transformer."): v.clone() for k, v in ours.items()})
-    golden.save(out / "chroma-names.safetensors", file)
+    flux = golden.part("flux")
+    kept = {n: rows for n, rows in flux.NAMES.items() if not any(part in n for part in MODULATED)}
+    flux.names(out / "chroma-names.safetensors", kept)
 
 
 # A file of the first authors with heads as diffusers' converter has them, but narrow ones.

@@ -50,11 +50,9 @@ LORA = dict(r=3, lora_alpha=1,
 def inputs(config, case, b, h, w, *reference):
     fills = "out_channels" in config
     c = config["out_channels" if fills else "in_channels"] // 4
-    v = {"x": golden.draw("x " + case, (b, c, 1, h, w)),
-         "target": golden.draw("target " + case, (b, c, 1, h, w)),
-         "t": torch.tensor(TIMES if b == 2 else [OTHER_TIME]),
-         "text": golden.draw("text " + case, (b, TOKENS, config["joint_attention_dim"])),
-         "pooled": golden.draw("pooled " + case, (b, config["pooled_projection_dim"]))}
+    v = golden.noisy(case, (b, c, 1, h, w), TIMES if b == 2 else [OTHER_TIME], TOKENS,
+                     config["joint_attention_dim"])
+    v["pooled"] = golden.draw("pooled " + case, (b, config["pooled_projection_dim"]))
     if config["guidance_embeds"]:
         v["guidance"] = torch.tensor(GUIDANCE if b == 2 else [OTHER_GUIDANCE])
     if fills:
@@ -109,23 +107,12 @@ NAMES = {"double_blocks.0.img_attn.qkv": 3, "double_blocks.1.txt_attn.qkv": 3,
          "single_blocks.3.modulation.lin": 3, "time_in.in_layer": 1, "time_in.out_layer": 1,
          "guidance_in.in_layer": 1, "guidance_in.out_layer": 1, "vector_in.in_layer": 1,
          "vector_in.out_layer": 1, "img_in": 1, "txt_in": 1, "final_layer.linear": 1}
-WIDTH, RANK = 4, 5
 
 
-def names(out):
+def names(path, rows):
     convert = golden.narrowed(lora_conversion_utils, "_convert_kohya_flux_lora_to_diffusers",
-                              "[3072, 3072, 3072, 12288]", f"[{WIDTH}] * 3 + [{4 * WIDTH}]")
-    theirs, kohya = {}, {}
-    for name, rows in NAMES.items():
-        for half, kohya_half, shape in (("A", "down", (RANK, WIDTH)),
-                                        ("B", "up", (rows * WIDTH, RANK))):
-            t = golden.draw(half + name, shape)
-            theirs[f"{name}.lora_{half}.weight"] = t
-            kohya[f"lora_unet_{name.replace('.', '_')}.lora_{kohya_half}.weight"] = t
-    ours = convert(kohya)
-    file = {"theirs/" + k: v for k, v in theirs.items()}
-    file.update({"ours/" + k.removeprefix("transformer."): v.clone() for k, v in ours.items()})
-    golden.save(out / "flux-names.safetensors", file)
+                              "[3072, 3072, 3072, 12288]", "[4, 4, 4, 16]")
+    golden.lora_names(path, rows, golden.in_kohya, convert)
 
 
 # A file of the first authors with heads as diffusers' converter has them, but narrow ones.
@@ -166,7 +153,7 @@ def first(out):
 
 def make(out):
     first(out)
-    names(out)
+    names(out / "flux-names.safetensors", NAMES)
     for name, (config, cases) in VARIANTS.items():
         golden.transformer(out / f"{name}.safetensors", FluxTransformer2DModel, {**TINY, **config},
                            cases, inputs, predict, None if name == "flux-schnell" else LORA)

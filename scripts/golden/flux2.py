@@ -81,19 +81,11 @@ NAMES = {"double_blocks.0.img_attn.qkv": 3, "double_blocks.1.txt_attn.qkv": 3,
          "single_stream_modulation.lin": 3, "time_in.in_layer": 1, "time_in.out_layer": 1,
          "guidance_in.in_layer": 1, "guidance_in.out_layer": 1, "img_in": 1, "txt_in": 1,
          "final_layer.linear": 1}
-WIDTH, RANK = 4, 5
 
 
 def names(out):
-    file, dots = {}, {}
-    for name, rows in NAMES.items():
-        for half, shape in (("A", (RANK, WIDTH)), ("B", (rows * WIDTH, RANK))):
-            t = golden.draw(half + name, shape)
-            file[f"theirs/{name}.lora_{half}.weight"] = t
-            dots[f"diffusion_model.{name}.lora_{half}.weight"] = t
-    ours = lora_conversion_utils._convert_non_diffusers_flux2_lora_to_diffusers(dots)
-    file.update({"ours/" + k.removeprefix("transformer."): v.clone() for k, v in ours.items()})
-    golden.save(out / "flux2-names.safetensors", file)
+    golden.lora_names(out / "flux2-names.safetensors", NAMES, golden.in_comfyui,
+                      lora_conversion_utils._convert_non_diffusers_flux2_lora_to_diffusers)
 
 
 FIRST = dict(TINY, num_layers=1, num_single_layers=2, attention_head_dim=32, num_attention_heads=1,

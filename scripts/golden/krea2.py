@@ -34,14 +34,7 @@ NORMS = ("norm.weight", "norm1.weight", "norm2.weight", "norm_q.weight", "norm_k
 def inputs(config, case, b, h, w):
     c, wide = config["in_channels"] // 4, config["num_text_layers"] * config["text_hidden_dim"]
     length = ONE if b == 1 else EQUAL if case == "equal" else LENGTHS
-    v = {"x": golden.draw("x " + case, (b, c, 1, h, w)),
-         "target": golden.draw("target " + case, (b, c, 1, h, w)),
-         "t": torch.tensor(TIMES[:b]),
-         "text": golden.draw("text " + case, (b, max(length), wide)),
-         "length": torch.tensor(length, dtype=torch.int32)}
-    for i, n in enumerate(length):
-        v["text"][i, n:] = 0
-    return v
+    return golden.noisy(case, (b, c, 1, h, w), TIMES[:b], max(length), wide, length)
 
 
 def places(tokens, rows, columns):
@@ -73,19 +66,11 @@ NAMES = [*(f"blocks.{i}.attn.{n}" for i in (0, 11) for n in ("wq", "wk", "wv", "
            for n in ("attn.wq", "attn.gate", "attn.wo", "mlp.gate", "mlp.down")),
          "first", "last.linear", "tmlp.0", "tmlp.2", "tproj.1", "txtmlp.1", "txtmlp.3",
          "txtfusion.projector"]
-WIDTH, RANK = 4, 5
 
 
 def names(out):
-    file, theirs = {}, {}
-    for name in NAMES:
-        for half, shape in (("A", (RANK, WIDTH)), ("B", (2 * WIDTH, RANK))):
-            t = golden.draw(half + name, shape)
-            file[f"theirs/{name}.lora_{half}.weight"] = t
-            theirs[f"diffusion_model.{name}.lora_{half}.weight"] = t
-    ours = lora_conversion_utils._convert_non_diffusers_krea2_lora_to_diffusers(theirs)
-    file.update({"ours/" + k.removeprefix("transformer."): v.clone() for k, v in ours.items()})
-    golden.save(out / "krea2-names.safetensors", file)
+    golden.lora_names(out / "krea2-names.safetensors", dict.fromkeys(NAMES, 2), golden.in_comfyui,
+                      lora_conversion_utils._convert_non_diffusers_krea2_lora_to_diffusers)
 
 
 # Heads are 128 wide in the files of the first authors, whose sizes the tensors show.

@@ -31,13 +31,9 @@ LORA = dict(r=3, lora_alpha=1, target_modules=["to_q", "to_k", "to_v", "to_out.0
 
 
 def inputs(config, case, b, f, h, w):
-    v = {"x": golden.draw("x " + case, (b, config["in_channels"], f, h, w)),
-         "target": golden.draw("target " + case, (b, config["in_channels"], f, h, w)),
-         "t": torch.tensor(TIMES[:b]), "fps": torch.tensor(FPS[:b]),
-         "text": golden.draw("text " + case, (b, TEXT, config["caption_channels"])),
-         "length": torch.tensor(LENGTHS[:b], dtype=torch.int32)}
-    for i in range(b):
-        v["text"][i, LENGTHS[i]:] = 0
+    v = golden.noisy(case, (b, config["in_channels"], f, h, w), TIMES[:b], TEXT,
+                     config["caption_channels"], LENGTHS[:b])
+    v["fps"] = torch.tensor(FPS[:b])
     if case == "tokens":                            # the first frame is clean
         v["token_t"] = v["t"][:, None].repeat(1, f * h * w)
         v["token_t"][:, :h * w] = 0

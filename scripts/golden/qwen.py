@@ -24,14 +24,8 @@ LORA = dict(r=3, lora_alpha=1,
 def inputs(config, case, b, h, w):
     c, wide = config["out_channels"], config["joint_attention_dim"]
     length = LENGTHS[:b] if b > 1 else [TEXT]
-    v = {"x": golden.draw("x " + case, (b, c, 1, h, w)),
-         "target": golden.draw("target " + case, (b, c, 1, h, w)),
-         "t": torch.tensor((ANY_TIMES if case == "any" else TIMES)[:b]),
-         "text": golden.draw("text " + case, (b, TEXT, wide)),
-         "length": torch.tensor(length, dtype=torch.int32)}
-    for i, n in enumerate(length):
-        v["text"][i, n:] = 0
-    return v
+    return golden.noisy(case, (b, c, 1, h, w), (ANY_TIMES if case == "any" else TIMES)[:b], TEXT,
+                        wide, length)
 
 
 def predict(model, config, v):

@@ -6,7 +6,6 @@ The gradients of the case `base` are `grad/<parameter>`. The case `lora` has a L
 weights, which are frozen; its gradients are `lora/grad/<factor>`.
 """
 import golden
-import torch
 from diffusers import SD3Transformer2DModel
 
 TINY = dict(num_layers=2, num_attention_heads=2, attention_head_dim=8, in_channels=4,
@@ -29,11 +28,9 @@ LORA = dict(r=3, lora_alpha=1,
 
 def inputs(config, case, b, h, w):
     c = config["in_channels"]
-    return {"x": golden.draw("x " + case, (b, c, 1, h, w)),
-            "target": golden.draw("target " + case, (b, c, 1, h, w)),
-            "t": torch.tensor(TIMES[:b]),
-            "text": golden.draw("text " + case, (b, TOKENS, config["joint_attention_dim"])),
-            "pooled": golden.draw("pooled " + case, (b, config["pooled_projection_dim"]))}
+    v = golden.noisy(case, (b, c, 1, h, w), TIMES[:b], TOKENS, config["joint_attention_dim"])
+    v["pooled"] = golden.draw("pooled " + case, (b, config["pooled_projection_dim"]))
+    return v
 
 
 def predict(model, config, v):

@@ -35,14 +35,7 @@ LORA = dict(r=3, lora_alpha=1,
 def inputs(config, case, b, h, w):
     c, wide = config["in_channels"], config["cap_feat_dim"]
     length = ONE if b == 1 else EQUAL if case == "equal" else LENGTHS
-    v = {"x": golden.draw("x " + case, (b, c, 1, h, w)),
-         "target": golden.draw("target " + case, (b, c, 1, h, w)),
-         "t": torch.tensor(TIMES[:b]),
-         "text": golden.draw("text " + case, (b, max(length), wide)),
-         "length": torch.tensor(length, dtype=torch.int32)}
-    for i, n in enumerate(length):
-        v["text"][i, n:] = 0
-    return v
+    return golden.noisy(case, (b, c, 1, h, w), TIMES[:b], max(length), wide, length)
 
 
 def predict(model, config, v):
@@ -57,19 +50,12 @@ NAMES = {"layers.0.attention.qkv": 3, "layers.11.attention.out": 1,
          "noise_refiner.1.attention.qkv": 3, "noise_refiner.0.attention.out": 1,
          "context_refiner.0.attention.qkv": 3, "context_refiner.1.attention.out": 1,
          "layers.3.feed_forward.w1": 2, "layers.3.adaLN_modulation.0": 4}
-WIDTH, RANK = 4, 5
 
 
 def names(out):
-    file, dots = {}, {}
-    for name, rows in NAMES.items():
-        for half, dot, shape in (("A", "down", (RANK, WIDTH)), ("B", "up", (rows * WIDTH, RANK))):
-            t = golden.draw(half + name, shape)
-            file[f"theirs/{name}.lora_{half}.weight"] = t
-            dots[f"{name}.lora.{dot}.weight"] = t
-    ours = lora_conversion_utils._convert_non_diffusers_z_image_lora_to_diffusers(dots)
-    file.update({"ours/" + k.removeprefix("transformer."): v.clone() for k, v in ours.items()})
-    golden.save(out / "zimage-names.safetensors", file)
+    golden.lora_names(out / "zimage-names.safetensors", NAMES,
+                      lambda name, half: f"{name}.lora.{'down' if half == 'A' else 'up'}.weight",
+                      lora_conversion_utils._convert_non_diffusers_z_image_lora_to_diffusers)
 
 
 FIRST = dict(TINY, dim=128, n_layers=2, n_heads=1, n_kv_heads=1, axes_dims=(32, 48, 48),
