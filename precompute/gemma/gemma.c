@@ -71,20 +71,11 @@ static const char *find_prefix(const vf_model *m)
     return prefixes[0];
 }
 
-/* Refuses tensors of the decoder that no field of config.json describes. A vision part and a head
- * are outside of it. */
-static int check_left_over(const gemma *m, const char *prefix, vc_err *err)
+/* Whether a tensor is outside of the decoder's layers: a vision part's, or a head's. */
+static bool is_outside(const void *arg, const char *name)
 {
-    const size_t n = strlen(prefix);
-
-    for (int i = 0; i < vf_model_count(m->s.model); i++) {
-        const char *name = vf_model_at(m->s.model, i)->name;
-        if (!strncmp(name, prefix, n) && !strncmp(name + n, "layers.", 7) &&
-            !vt_params_find(m->s.p, name))
-            return vc_fail(err, VC_EMISMATCH, "tensor %s is not used: config.json describes a "
-                           "model without this tensor", name);
-    }
-    return 0;
+    (void)arg;
+    return strncmp(name, "layers.", 7) != 0;
 }
 
 /* Makes *norm of the stored values: each plus one. */
@@ -123,7 +114,7 @@ static int bind(gemma *m, vc_err *err)
         for (int k = 0; !rc && k < NORMS; k++)
             rc = add_one(m, w->stored[k], &w->norm[k], err);
     }
-    return rc ? rc : check_left_over(m, prefix, err);
+    return rc ? rc : text_stack_all_bound(&m->s, prefix, is_outside, NULL, err);
 }
 
 /* ---- open and close ---- */

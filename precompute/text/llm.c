@@ -128,8 +128,9 @@ static int bind_layer(llm *m, layer *w, const char *prefix, int i, const int64_t
 /* Whether a tensor of the decoder may stay unread: the tensor belongs to a layer, the last norm or
  * a head that is not run, or holds the frequencies, which older programs stored and config.json
  * determines. */
-static bool is_unused(const llm_config *c, const char *name)
+static bool is_unused(const void *arg, const char *name)
 {
+    const llm_config *c = arg;
     static const char stored[] = "rotary_emb.inv_freq";
     size_t n = strlen(name);
     char *end;
@@ -143,22 +144,6 @@ static bool is_unused(const llm_config *c, const char *name)
         return false;
     i = strtol(name + 7, &end, 10);
     return *end == '.' && i >= c->used && i < c->layers;
-}
-
-/* Tensors outside of the decoder belong to other parts of the model, a head or a vision part, and
- * are ignored. */
-static int check_left_over(const llm *m, const char *prefix, vc_err *err)
-{
-    size_t n = strlen(prefix);
-
-    for (int i = 0; i < vf_model_count(m->s.model); i++) {
-        const char *name = vf_model_at(m->s.model, i)->name;
-        if (!strncmp(name, prefix, n) && !is_unused(&m->c, name + n) &&
-            !vt_params_find(m->s.p, name))
-            return vc_fail(err, VC_EMISMATCH, "tensor %s is not used: config.json describes a "
-                           "model without this tensor", name);
-    }
-    return 0;
 }
 
 static int bind(llm *m, vc_err *err)
@@ -176,7 +161,7 @@ static int bind(llm *m, vc_err *err)
         rc = vt_params_bind(m->s.p, final_table, prefix, 0, m, sizes, &src, err);
     for (int i = 0; !rc && i < c->used; i++)
         rc = bind_layer(m, &m->layer[i], layers, i, sizes, &src, err);
-    return rc ? rc : check_left_over(m, prefix, err);
+    return rc ? rc : text_stack_all_bound(&m->s, prefix, is_unused, c, err);
 }
 
 /* The texts of a call. */

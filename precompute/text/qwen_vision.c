@@ -94,17 +94,6 @@ static const char *find_prefix(const vf_model *m)
     return prefixes[vf_model_get(m, name, &v, NULL) == 0];
 }
 
-static int check_left_over(const qwen_vision *m, const char *prefix, vc_err *err)
-{
-    for (int i = 0; i < vf_model_count(m->s.model); i++) {
-        const char *name = vf_model_at(m->s.model, i)->name;
-        if (!strncmp(name, prefix, strlen(prefix)) && !vt_params_find(m->s.p, name))
-            return vc_fail(err, VC_EMISMATCH, "tensor %s is not used: config.json describes a "
-                           "model without this tensor", name);
-    }
-    return 0;
-}
-
 static int bind(qwen_vision *m, vc_err *err)
 {
     const config *c = &m->c;
@@ -118,7 +107,7 @@ static int bind(qwen_vision *m, vc_err *err)
     int rc = vt_params_bind(m->s.p, table, prefix, 0, m, sizes, &src, err);
     for (int i = 0; !rc && i < c->depth; i++)
         rc = vt_params_bind(m->s.p, layer_table, blocks, i, &m->layer[i], sizes, &src, err);
-    return rc ? rc : check_left_over(m, prefix, err);
+    return rc ? rc : text_stack_all_bound(&m->s, prefix, NULL, NULL, err);
 }
 
 /* ---- config.json ---- */

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "formats/tensors/component.h"
 
@@ -42,6 +43,21 @@ void text_stack_close(text_stack *s)
     vt_close(s->g);
     vf_model_close(s->model);
     *s = (text_stack){ 0 };
+}
+
+int text_stack_all_bound(const text_stack *s, const char *prefix, text_spare *spare,
+                         const void *arg, vc_err *err)
+{
+    const size_t n = strlen(prefix);
+
+    for (int i = 0; i < vf_model_count(s->model); i++) {
+        const char *name = vf_model_at(s->model, i)->name;
+        if (!strncmp(name, prefix, n) && !(spare && spare(arg, name + n)) &&
+            !vt_params_find(s->p, name))
+            return vc_fail(err, VC_EMISMATCH, "tensor %s is not used: config.json describes a "
+                           "model without this tensor", name);
+    }
+    return 0;
 }
 
 /* ---- a text ---- */

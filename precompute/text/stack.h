@@ -28,6 +28,13 @@ int text_config_bad(const encoder_opts *o, int rc, vc_err *err);
 int text_stack_open(text_stack *s, const encoder_opts *o, bool batches, vc_err *err);
 void text_stack_close(text_stack *s);             /* an all-zero *s is fine */
 
+/* Whether a tensor may stay unread; name: the part behind the prefix. */
+typedef bool text_spare(const void *arg, const char *name);
+/* Checks, after the weights were bound, that all tensors below a prefix of names are among them or
+ * spare (NULL: none is); those elsewhere belong to other parts of the model. VC_EMISMATCH. */
+int text_stack_all_bound(const text_stack *s, const char *prefix, text_spare *spare,
+                         const void *arg, vc_err *err);
+
 /* The ids of a text's tokens. */
 typedef struct text_ids {
     const int64_t *id;               /* [n] */
