@@ -155,13 +155,7 @@ static const vae_net net = {
     .decode_chunk = decode_frame,
 };
 
-static int open_kl(vae **out, const encoder_opts *o, vae_info *info, vc_err *err)
-{
-    return vae_open(out, &net, o, info, err);
-}
-
-const vae_class vae_kl = { CLASS, open_kl, vae_close, vae_encode, vae_decode, frames, vae_memory,
-                           vae_chunk };
+VAE_CLASS(vae_kl, CLASS, net, frames);
 
 /* ---- FLUX.2 ---- */
 

@@ -75,10 +75,4 @@ static const vae_net net = {
     .encode_chunk = encode_chunk, .decode_chunk = decode_chunk,
 };
 
-static int cog_open(vae **out, const encoder_opts *o, vae_info *info, vc_err *err)
-{
-    return vae_open(out, &net, o, info, err);
-}
-
-const vae_class vae_cogvideox = { COG_CLASS, cog_open, vae_close, vae_encode, vae_decode,
-                                  cog_frames, vae_memory, vae_chunk };
+VAE_CLASS(vae_cogvideox, COG_CLASS, net, cog_frames);

@@ -131,10 +131,4 @@ static const vae_net net = {
     .configure = configure, .bind = bind, .encode_chunk = encode_tile, .decode_chunk = decode_tile,
 };
 
-static int open_hunyuan(vae **out, const encoder_opts *o, vae_info *info, vc_err *err)
-{
-    return vae_open(out, &net, o, info, err);
-}
-
-const vae_class vae_hunyuan = { CLASS, open_hunyuan, vae_close, vae_encode, vae_decode, frames,
-                                vae_memory, vae_chunk };
+VAE_CLASS(vae_hunyuan, CLASS, net, frames);

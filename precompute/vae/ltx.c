@@ -287,16 +287,5 @@ static int frames(int f) { return LTX_RATIO_T * (f - 1) + 1; }
     .latent = noisy_latent }
 static const vae_net net = NET(LTX_CLASS, ltx_configure), net2 = NET(LTX2_CLASS, ltx2_configure);
 
-static int ltx_open(vae **out, const encoder_opts *o, vae_info *info, vc_err *err)
-{
-    return vae_open(out, &net, o, info, err);
-}
-
-static int ltx2_open(vae **out, const encoder_opts *o, vae_info *info, vc_err *err)
-{
-    return vae_open(out, &net2, o, info, err);
-}
-
-#define CLASS(name, open) \
-    { name, open, vae_close, vae_encode, vae_decode, frames, vae_memory, vae_chunk }
-const vae_class vae_ltx = CLASS(LTX_CLASS, ltx_open), vae_ltx2 = CLASS(LTX2_CLASS, ltx2_open);
+VAE_CLASS(vae_ltx, LTX_CLASS, net, frames);
+VAE_CLASS(vae_ltx2, LTX2_CLASS, net2, frames);

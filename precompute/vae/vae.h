@@ -2,8 +2,8 @@
  * schedule of chunks, tiles, and memory. For precompute/vae and its tests.
  *
  * A vae_net describes a family's network, whose state is a struct of the family's own that begins
- * with a struct vae. The family's vae_class (encoder.h) consists of vae_close, vae_encode,
- * vae_decode, vae_memory, vae_chunk and an `open` that calls vae_open with the vae_net. */
+ * with a struct vae. The family's vae_class (encoder.h) is a VAE_CLASS, or has functions of its own
+ * around those of the net. */
 #ifndef PRECOMPUTE_VAE_VAE_H
 #define PRECOMPUTE_VAE_VAE_H
 
@@ -71,6 +71,14 @@ int vae_encode(vae *v, const vae_input *pixels, int f, int h, int w, float *mean
 int vae_decode(vae *v, const float *z, int f, int h, int w, const vae_output *to, vc_err *err);
 int vae_memory(vae *v, bool decode, int f, int h, int w, size_t *bytes, vc_err *err);
 int vae_chunk(const vae *v, int f);
+/* Defines the class `symbol` of a name and a vae_net, with these functions. */
+#define VAE_CLASS(symbol, name, net, frames)                                                       \
+    static int symbol##_open(vae **out, const encoder_opts *o, vae_info *info, vc_err *err)        \
+    {                                                                                              \
+        return vae_open(out, &(net), o, info, err);                                                \
+    }                                                                                              \
+    const vae_class symbol = { name, symbol##_open, vae_close, vae_encode, vae_decode, frames,     \
+                               vae_memory, vae_chunk }
 
 /* Binds the weights of a table. `below` and `name` stand before their names in the file; `out` and
  * `in` are the table's sizes -1 and -2. The first failure sticks to b, and later calls do

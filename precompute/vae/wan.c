@@ -169,17 +169,5 @@ static int frames(int f) { return WAN_RATIO_T * (f - 1) + 1; }
     .encode_chunk = encode_chunk, .decode_chunk = decode_chunk }
 static const vae_net wan = NET(WAN_CLASS), qwen = NET(WAN_QWEN_CLASS);
 
-static int open_wan(vae **out, const encoder_opts *o, vae_info *info, vc_err *err)
-{
-    return vae_open(out, &wan, o, info, err);
-}
-
-static int open_qwen(vae **out, const encoder_opts *o, vae_info *info, vc_err *err)
-{
-    return vae_open(out, &qwen, o, info, err);
-}
-
-const vae_class vae_wan = { WAN_CLASS, open_wan, vae_close, vae_encode, vae_decode, frames,
-                            vae_memory, vae_chunk };
-const vae_class vae_qwen_image = { WAN_QWEN_CLASS, open_qwen, vae_close, vae_encode, vae_decode,
-                                   frames, vae_memory, vae_chunk };
+VAE_CLASS(vae_wan, WAN_CLASS, wan, frames);
+VAE_CLASS(vae_qwen_image, WAN_QWEN_CLASS, qwen, frames);
