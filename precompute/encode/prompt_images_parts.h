@@ -1,5 +1,9 @@
 /* prompt_images_parts.h - the pictures of a validation prompt, for prompt_images.c, which finds and
- * measures them before anything is encoded, prompt_images_encode.c, and prompt_targets.c. */
+ * measures them before anything is encoded, prompt_images_encode.c, and prompt_targets.c.
+ *
+ * A prompt is no vprep_item, although some 180 of the 840 lines of these files have a counterpart
+ * in survey.c and pipeline.c: an item has a line of the plan, draws by its row's id, a place in the
+ * pipeline and a record, of which a prompt has none. */
 #ifndef PRECOMPUTE_ENCODE_PROMPT_IMAGES_PARTS_H
 #define PRECOMPUTE_ENCODE_PROMPT_IMAGES_PARTS_H
 
