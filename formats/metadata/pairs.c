@@ -104,7 +104,7 @@ static int read_folder(folder *f, bool below, vc_err *err)
         return below && (errno == ENOENT || errno == ENOTDIR) ? 0
                                                               : vc_fail_errno(err, "%s", f->dir);
     f->there = true;
-    for (const struct dirent *e; !rc && (e = readdir(d));)
+    for (const struct dirent *e; (e = vc_dir_next(d, f->dir, &rc, err));)
         if (*e->d_name != '.' && vf_type_of_name(e->d_name) == VF_TYPE_IMAGE)
             rc = add_name(f, e->d_name, err);
     closedir(d);
