@@ -22,14 +22,9 @@ enum { WIDTH = 32, MOST = 77 };
 
 static const char *const models[] = { "clip", "clip-legacy" };
 
-static encoder_opts options(const char *dir, vc_dtype type)
-{
-    return (encoder_opts){ .dir = dir, .dtype = type, .device = golden_device(), .threads = 1 };
-}
-
 static clip *open_in(const char *dir, vc_dtype type)
 {
-    encoder_opts o = options(dir, type);
+    encoder_opts o = tf_alone(dir, type);
     vc_err err = { 0 };
     vf_key k;
     clip *m;
@@ -39,7 +34,7 @@ static clip *open_in(const char *dir, vc_dtype type)
 
 static void refused(const char *dir, int rc, const char *says)
 {
-    encoder_opts o = options(dir, VC_F32);
+    encoder_opts o = tf_alone(dir, VC_F32);
     vc_err err = { 0 };
     vf_key k;
     clip *m = (clip *)&o;
@@ -196,19 +191,6 @@ static void end_of_text(void **state)
 
 /* ---- checkpoints and configs ---- */
 
-static bool below(vf_view *v, const void *prefix)
-{
-    static char name[TF_TENSORS][80];
-    static int next;
-
-    next = (next + 1) % TF_TENSORS;
-    snprintf(name[next], sizeof *name, "%s%s", (const char *)prefix, v->name);
-    v->name = name[next];
-    return true;
-}
-
-static bool drop(vf_view *v, const void *name) { return strcmp(v->name, name) != 0; }
-
 /* Files may have all names below text_model., and older files the position ids too. */
 static void checkpoint_forms(void **state)
 {
@@ -228,15 +210,15 @@ static void checkpoint_forms(void **state)
 
     (void)state;
     snprintf(dir, sizeof dir, "%s/released", f.dir);
-    tf_write(&f, dir, NULL, below, "text_model.", 1, more, 2);
+    tf_write(&f, dir, NULL, tf_below, "text_model.", 1, more, 2);
     clip *m = open_in(dir, VC_F32);
     ids_of(f.gold, 12, id);
     assert_ok(clip_encode(m, &(text_ids){ id, MOST, 0, 0 }, 1, NULL, pooled, &err), &err);
     is_near(pooled, f.gold, "pooled_12", VC_F32);
     clip_close(m);
-    tf_write(&f, dir, NULL, below, "text_model.", 1, &left, 1);
+    tf_write(&f, dir, NULL, tf_below, "text_model.", 1, &left, 1);
     refused(dir, VC_EMISMATCH, "layers.3.layer_norm1.bias is not used");
-    tf_write(&f, dir, NULL, drop, "encoder.layers.2.mlp.fc1.bias", 1, NULL, 0);
+    tf_write(&f, dir, NULL, tf_without, "encoder.layers.2.mlp.fc1.bias", 1, NULL, 0);
     refused(dir, VC_ENOENT, "\"encoder.layers.2.mlp.fc1.bias\" is missing");
     tf_close(&f);
 }
@@ -328,7 +310,7 @@ static void memory_is_of_one_layer(void **state)
 
 static vf_key fingerprint(const char *dir, unsigned char weights)
 {
-    encoder_opts o = options(dir, VC_F32);
+    encoder_opts o = tf_alone(dir, VC_F32);
     vc_err err = { 0 };
     vf_key k;
     clip *m;

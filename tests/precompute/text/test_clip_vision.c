@@ -25,14 +25,9 @@ static const struct { const char *name; int size, tokens; } models[] = {
     { "clip-vision", 56, 17 }, { "clip-vision-gelu", 40, 26 },
 };
 
-static encoder_opts options(const char *dir, vc_dtype type)
-{
-    return (encoder_opts){ .dir = dir, .dtype = type, .device = golden_device(), .threads = 1 };
-}
-
 static clip_vision *open_in(const char *dir, int skip, vc_dtype type, clip_vision_info *info)
 {
-    encoder_opts o = options(dir, type);
+    encoder_opts o = tf_alone(dir, type);
     vc_err err = { 0 };
     clip_vision *m;
     assert_ok(clip_vision_open(&m, &o, skip, info, &err), &err);
@@ -41,7 +36,7 @@ static clip_vision *open_in(const char *dir, int skip, vc_dtype type, clip_visio
 
 static void refused(const char *dir, int skip, int rc, const char *says)
 {
-    encoder_opts o = options(dir, VC_F32);
+    encoder_opts o = tf_alone(dir, VC_F32);
     clip_vision_info info;
     vc_err err = { 0 };
     clip_vision *m = (clip_vision *)&o;
@@ -117,24 +112,11 @@ static void stored_types(void **state)
 
 /* ---- checkpoints and configs ---- */
 
-static bool below(vf_view *v, const void *prefix)
-{
-    static char name[TF_TENSORS][80];
-    static int next;
-
-    next = (next + 1) % TF_TENSORS;
-    snprintf(name[next], sizeof *name, "%s%s", (const char *)prefix, v->name);
-    v->name = name[next];
-    return true;
-}
-
 static bool used_by_two_layers(vf_view *v, const void *arg)
 {
     (void)arg;
     return !strstr(v->name, "layers.2.") && !strstr(v->name, "post_layernorm");
 }
-
-static bool without(vf_view *v, const void *name) { return strcmp(v->name, name) != 0; }
 
 static void checkpoint_forms(void **state)
 {
@@ -150,14 +132,14 @@ static void checkpoint_forms(void **state)
 
     (void)state;
     snprintf(dir, sizeof dir, "%s/changed", f.dir);
-    tf_write(&f, dir, NULL, below, "vision_model.", 1, more, 2);
+    tf_write(&f, dir, NULL, tf_below, "vision_model.", 1, more, 2);
     states_equal(dir, f.gold, 1, "before_last", VC_F32);
     tf_write(&f, dir, NULL, used_by_two_layers, NULL, 1, NULL, 0);
     states_equal(dir, f.gold, 1, "before_last", VC_F32);
     refused(dir, 0, VC_ENOENT, "encoder.layers.2.layer_norm1.weight");
     tf_write(&f, dir, NULL, NULL, NULL, 1, &left, 1);
     refused(dir, 1, VC_EMISMATCH, "encoder.layers.3.mlp.fc1.bias is not used");
-    tf_write(&f, dir, NULL, without, "embeddings.class_embedding", 1, NULL, 0);
+    tf_write(&f, dir, NULL, tf_without, "embeddings.class_embedding", 1, NULL, 0);
     refused(dir, 1, VC_ENOENT, "embeddings.class_embedding\" is missing; it should be [32]");
     tf_close(&f);
 }

@@ -22,17 +22,6 @@ static bool used_by_two_layers(vf_view *v, const void *arg)
            strcmp(v->name, "norm.weight");
 }
 
-static bool below(vf_view *v, const void *prefix)
-{
-    static char name[TF_TENSORS][80];
-    static int next;
-
-    next = (next + 1) % TF_TENSORS;
-    snprintf(name[next], sizeof *name, "%s%s", (const char *)prefix, v->name);
-    v->name = name[next];
-    return true;
-}
-
 /* Renames a tensor as in Qwen2.5-VL's released files, which have model. for
  * model.language_model. */
 static bool as_released(vf_view *v, const void *arg)
@@ -74,7 +63,7 @@ static void checkpoint_forms(void **state)
     (void)state;
     for (int i = 0; i < 3; i++) {
         snprintf(dir, sizeof dir, "%s/form%d", f.dir, i);
-        tf_write(&f, dir, NULL, below, prefixes[i], 2, others, i ? 2 : 1);
+        tf_write(&f, dir, NULL, tf_below, prefixes[i], 2, others, i ? 2 : 1);
         assert_true(error_in(dir, &llm_llama, f.gold) <= LG_F32);
     }
     snprintf(dir, sizeof dir, "%s/older", f.dir);
@@ -104,8 +93,6 @@ static void unused_layers(void **state)
     lg_refused(f.dir, &llm_llama, -1, VC_EINVAL, "cannot be left out");
     tf_close(&f);
 }
-
-static bool drop(vf_view *v, const void *name) { return strcmp(v->name, name) != 0; }
 
 static bool cut_rows(vf_view *v, const void *name)
 {
@@ -174,11 +161,11 @@ static void comfyui_mistral(void **state)
 static void tensors_refused(void **state)
 {
     static const struct { const char *tensor; tf_edit *edit; int rc; const char *says; } rows[] = {
-        { "embed_tokens.weight", drop, VC_ENOENT, "\"embed_tokens.weight\" is missing" },
+        { "embed_tokens.weight", tf_without, VC_ENOENT, "\"embed_tokens.weight\" is missing" },
         { "embed_tokens.weight", cut_rows, VC_EMISMATCH, "is [63,32], [64,32] was expected" },
-        { "layers.1.self_attn.k_proj.weight", drop, VC_ENOENT, "it should be [32,32]" },
-        { "layers.1.self_attn.k_proj.bias", drop, VC_ENOENT, "it should be [32]" },
-        { "layers.0.mlp.down_proj.bias", drop, VC_ENOENT, "layers.0.mlp.down_proj.bias" },
+        { "layers.1.self_attn.k_proj.weight", tf_without, VC_ENOENT, "it should be [32,32]" },
+        { "layers.1.self_attn.k_proj.bias", tf_without, VC_ENOENT, "it should be [32]" },
+        { "layers.0.mlp.down_proj.bias", tf_without, VC_ENOENT, "layers.0.mlp.down_proj.bias" },
     };
     const float extra[6] = { 0 };
     const vf_view left = { "layers.4.input_layernorm.weight", VC_F32, 1, { 6 }, extra,

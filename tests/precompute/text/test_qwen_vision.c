@@ -30,11 +30,6 @@ static tf_fixture open_fixture(vc_dtype stored)
     return f;
 }
 
-static encoder_opts options(const char *dir, vc_dtype type)
-{
-    return (encoder_opts){ .dir = dir, .dtype = type, .device = golden_device(), .threads = 1 };
-}
-
 static vf_view view_of(const tf_fixture *f, const char *kind, int i)
 {
     char name[32];
@@ -159,7 +154,7 @@ static void processors(void **state)
 
 static qwen_vision *open_in(const char *dir, vc_dtype type, qwen_vision_info *info)
 {
-    encoder_opts o = options(dir, type);
+    encoder_opts o = tf_alone(dir, type);
     vc_err err = { 0 };
     qwen_vision *m;
 
@@ -169,7 +164,7 @@ static qwen_vision *open_in(const char *dir, vc_dtype type, qwen_vision_info *in
 
 static void refused(const char *dir, int rc, const char *says)
 {
-    encoder_opts o = options(dir, VC_F32);
+    encoder_opts o = tf_alone(dir, VC_F32);
     qwen_vision_info info;
     vc_err err = { 0 };
     qwen_vision *m = (qwen_vision *)&o;
@@ -247,8 +242,6 @@ static bool older_name(vf_view *v, const void *arg)
     return true;
 }
 
-static bool without(vf_view *v, const void *name) { return strcmp(v->name, name) != 0; }
-
 static void checkpoint_forms(void **state)
 {
     const float extra[6] = { 0 };
@@ -268,7 +261,7 @@ static void checkpoint_forms(void **state)
     qwen_vision_close(m);
     tf_write(&f, dir, NULL, older_name, NULL, 1, more, 2);
     refused(dir, VC_EMISMATCH, "visual.blocks.3.norm1.weight is not used");
-    tf_write(&f, dir, NULL, without, "model.visual.merger.ln_q.weight", 1, NULL, 0);
+    tf_write(&f, dir, NULL, tf_without, "model.visual.merger.ln_q.weight", 1, NULL, 0);
     refused(dir, VC_ENOENT, "model.visual.merger.ln_q.weight\" is missing; it should be [32]");
     tf_close(&f);
 }

@@ -43,6 +43,22 @@ bool tf_poison(vf_view *v, const void *name)
     return true;
 }
 
+bool tf_below(vf_view *v, const void *prefix)
+{
+    static char name[TF_TENSORS][80];
+    static int next;
+
+    next = (next + 1) % TF_TENSORS;
+    snprintf(name[next], sizeof *name, "%s%s", (const char *)prefix, v->name);
+    v->name = name[next];
+    return true;
+}
+
+bool tf_without(vf_view *v, const void *name)
+{
+    return strcmp(v->name, name) != 0;
+}
+
 void tf_put_text(const char *dir, const char *name, const char *text)
 {
     char *path = vc_path_join(dir, name);
@@ -152,6 +168,11 @@ void tf_put_tokenizer(const tf_fixture *f, const char *pad)
     tf_put_text(f->dir, "tokenizer_config.json", text);
     free(text);
     cJSON_Delete(config);
+}
+
+encoder_opts tf_alone(const char *dir, vc_dtype type)
+{
+    return (encoder_opts){ .dir = dir, .dtype = type, .device = golden_device(), .threads = 1 };
 }
 
 encoder_opts tf_options(const tf_fixture *f, const char *family, int slot, vc_dtype type)

@@ -26,6 +26,10 @@ void tf_write(const tf_fixture *f, const char *dir, const char *config, tf_edit 
 /* The edit that makes the tensor of this name, [n] in f32 with n of up to TF_ROW, a row of NaNs. */
 enum { TF_ROW = 64 };
 bool tf_poison(vf_view *v, const void *name);
+/* The edits that put a prefix before the names of all tensors, and that leave out the tensor of
+ * this name. */
+bool tf_below(vf_view *v, const void *prefix);
+bool tf_without(vf_view *v, const void *name);
 void tf_put_text(const char *dir, const char *name, const char *text);
 /* The golden's config with `value` (JSON) for a field, or for a NULL value without the field;
  * malloc'ed. */
@@ -38,6 +42,8 @@ text_rule tf_pipeline_rule(const char *family, const char *pipeline, int slot);
 text_rule tf_rule(const char *family, int slot);
 /* Puts the golden's tokenizer beside the model. */
 void tf_put_tokenizer(const tf_fixture *f, const char *pad);
+/* How the model in a folder is opened, alone or as a part of a family. */
+encoder_opts tf_alone(const char *dir, vc_dtype type);
 encoder_opts tf_options(const tf_fixture *f, const char *family, int slot, vc_dtype type);
 
 #endif
