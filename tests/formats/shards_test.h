@@ -55,6 +55,28 @@ static inline int open_writer(vf_writer **w, const char *dir, int seed, bool app
     return rc;
 }
 
+/* Writes a dataset of one clip whose record has the sound `st`, a value of these bytes. Owns head,
+ * record and st. */
+static inline void make_sound_clip(const char *dir, cJSON *head, cJSON *record, vf_key key,
+                                   uint8_t *st, size_t size)
+{
+    static const uint8_t jpeg[] = { 0xff, 0xd8, 0xff, 0xd9 };
+    char hex[VF_KEY_HEX];
+    vf_writer *w;
+    vf_writer_opts o = { .head = head, .shard_size = BIG };
+    OK(vf_writer_open(&w, dir, &o, &err));
+    OK(make_sample(w, 0, "a cat", 3, 8, 4, &err));
+    OK(vf_writer_put_latent(w, key, st, size, &err));
+    cJSON_AddStringToObject(cJSON_AddObjectToObject(record, "conditions"), "audio",
+                            vf_key_hex(hex, key));
+    OK(vf_writer_put_sample(w, 0, 0, record, jpeg, sizeof jpeg, &err));
+    OK(vf_writer_finish(w, &err));
+    vf_writer_close(w);
+    free(st);
+    cJSON_Delete(record);
+    cJSON_Delete(head);
+}
+
 static inline uint32_t count_samples(const char *dir)
 {
     vf_dataset *d;

@@ -25,27 +25,13 @@ static cJSON *frames_to(int n)
 /* Writes a clip of n frames at fps, with a sound of `length` latent frames. */
 static void make_clip(const char *dir, int n, double fps, int length)
 {
-    static const uint8_t jpeg[] = { 0xff, 0xd8, 0xff, 0xd9 };
-    char hex[VF_KEY_HEX];
     size_t size;
-    vf_writer *w;
-    cJSON *head = make_sound_head(), *record = make_record(0, 0, "a cat", 3, 8, 4);
-    vf_writer_opts o = { .head = head, .shard_size = BIG };
-    const vf_key key = make_latent_key(SOUND, length, 1, BINS);
+    cJSON *record = make_record(0, 0, "a cat", 3, 8, 4);
     uint8_t *st = make_latent(SOUND, length, 1, BINS, &size);
-    OK(vf_writer_open(&w, dir, &o, &err));
-    OK(make_sample(w, 0, "a cat", 3, 8, 4, &err));
-    OK(vf_writer_put_latent(w, key, st, size, &err));
     cJSON_ReplaceItemInObjectCaseSensitive(record, "frames", frames_to(n));
     cJSON_ReplaceItemInObjectCaseSensitive(record, "fps", cJSON_CreateNumber(fps));
-    cJSON_AddStringToObject(cJSON_AddObjectToObject(record, "conditions"), "audio",
-                            vf_key_hex(hex, key));
-    OK(vf_writer_put_sample(w, 0, 0, record, jpeg, sizeof jpeg, &err));
-    OK(vf_writer_finish(w, &err));
-    vf_writer_close(w);
-    free(st);
-    cJSON_Delete(record);
-    cJSON_Delete(head);
+    make_sound_clip(dir, make_sound_head(), record, make_latent_key(SOUND, length, 1, BINS), st,
+                    size);
 }
 
 /* The lengths that are whole, from the shortest to the longest: round(25 s) latent frames, at least

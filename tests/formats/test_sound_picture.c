@@ -11,31 +11,17 @@ enum { SOUND = 100, C = 4, BINS = 2, ROWS = C * BINS };
  * deviation 2 of every bin. */
 static void make_clip(const char *dir, float *x, int frames)
 {
-    static const uint8_t jpeg[] = { 0xff, 0xd8, 0xff, 0xd9 };
-    char hex[VF_KEY_HEX];
     size_t size;
     uint8_t *st;
-    vf_writer *w;
-    cJSON *head = make_head(0), *record = make_record(0, 0, "a cat", 3, 8, 4);
+    cJSON *head = make_head(0);
     cJSON_AddItemToObject(head, "audio_vae", cJSON_Parse(
         "{\"channels\":4,\"bins\":2,\"rate\":16000,\"hop\":640,\"mean\":[0,1,2,3,4,5,6,7],"
         "\"std\":[2,2,2,2,2,2,2,2]}"));
-    vf_writer_opts o = { .head = head, .shard_size = BIG };
-    const vf_key key = make_latent_key(SOUND, frames, 1, BINS);
     const vf_view view = { "sample", VC_F32, 4, { C, frames, 1, BINS }, x,
                            (size_t)(frames * ROWS) * sizeof *x };
     OK(vf_safetensors_pack(&st, &size, &view, 1, NULL, 0, 1, &err));
-    OK(vf_writer_open(&w, dir, &o, &err));
-    OK(make_sample(w, 0, "a cat", 3, 8, 4, &err));
-    OK(vf_writer_put_latent(w, key, st, size, &err));
-    cJSON_AddStringToObject(cJSON_AddObjectToObject(record, "conditions"), "audio",
-                            vf_key_hex(hex, key));
-    OK(vf_writer_put_sample(w, 0, 0, record, jpeg, sizeof jpeg, &err));
-    OK(vf_writer_finish(w, &err));
-    vf_writer_close(w);
-    free(st);
-    cJSON_Delete(record);
-    cJSON_Delete(head);
+    make_sound_clip(dir, head, make_record(0, 0, "a cat", 3, 8, 4),
+                    make_latent_key(SOUND, frames, 1, BINS), st, size);
 }
 
 /* Compares the picture of the clip's sound with these fields and pixels. */
