@@ -31,6 +31,20 @@ small_set() {
     done
     echo "]" >>"$dir/metadata.json"
 }
+
+# heard_clip SECONDS NAME SOUND FLAG...: makes media/NAME, 96x64 at 10 frames a second, with SOUND,
+# an expression of ffmpeg's aevalsrc, or without; media/list.json lists it with those before it.
+heard_clip() {
+    local sound=()
+    [ -z "$3" ] || sound=(-f lavfi -i "aevalsrc=$3:d=$1")
+    mkdir -p media
+    ffmpeg -v error -y -f lavfi -i "testsrc2=s=96x64:r=10:d=$1" "${sound[@]}" -c:v mpeg4 -q:v 4 \
+        "${@:4}" "media/$2"
+    heard+="${heard:+,}{\"file_path\": \"$2\", \"text\": \"$2\"}"
+    echo "[$heard]" >media/list.json
+}
+heard=
+
 sampling=(--video_sample_size 64 --video_sample_n_frames 9 --video_sample_stride 1)
 
 # same_values A B: two datasets hold the same keys and value bytes; their shards may differ.

@@ -6,25 +6,13 @@
 . "$lib/media.sh"
 export VLT_SOURCE
 
-# clip NAME SOUND FLAG...: two seconds at 10 frames a second; SOUND is an expression of aevalsrc.
-clip()
-{
-    local sound=()
-    [ -z "$2" ] || sound=(-f lavfi -i "aevalsrc=$2:d=2")
-    ffmpeg -v error -y -f lavfi -i "testsrc2=s=96x64:r=10:d=2" "${sound[@]}" -c:v mpeg4 -q:v 4 \
-        "${@:3}" "media/$1"
-    list+="$before{\"file_path\": \"$1\", \"text\": \"$1\"}"
-    before=,
-}
-mkdir media
-list='[' before=
-clip stereo.mp4 'sin(2764*t)|sin(5529*t):s=48000' -c:a aac
-clip mono.mkv 'sin(2764*t):s=22050' -c:a pcm_s16le
-clip six.mkv '0|0|sin(2764*t)|0|0|0:c=5.1:s=44100' -c:a flac
-clip none.mp4 ''
+heard_clip 2 stereo.mp4 'sin(2764*t)|sin(5529*t):s=48000' -c:a aac
+heard_clip 2 mono.mkv 'sin(2764*t):s=22050' -c:a pcm_s16le
+heard_clip 2 six.mkv '0|0|sin(2764*t)|0|0|0:c=5.1:s=44100' -c:a flac
+heard_clip 2 none.mp4 ''
 ffmpeg -v error -y -f lavfi -i testsrc2=s=96x64:r=1:d=1 -frames:v 1 media/still.png
-list+=",{\"file_path\": \"still.png\", \"type\": \"image\", \"text\": \"a still\"}]"
-echo "$list" >media/list.json
+echo "[$heard,{\"file_path\": \"still.png\", \"type\": \"image\", \"text\": \"a still\"}]" \
+    >media/list.json
 
 need make_model m20 LTX2Pipeline 20
 need make_model m23 LTX2Pipeline 23

@@ -5,23 +5,10 @@
 . "$lib/media.sh"
 export VLT_SOURCE
 
-# clip NAME SOUND FLAG...: a second at 10 frames a second; SOUND is an expression of aevalsrc.
-clip()
-{
-    local sound=()
-    [ -z "$2" ] || sound=(-f lavfi -i "aevalsrc=$2:d=1")
-    ffmpeg -v error -y -f lavfi -i "testsrc2=s=96x64:r=10:d=1" "${sound[@]}" -c:v mpeg4 -q:v 4 \
-        "${@:3}" "media/$1"
-    list+="$before{\"file_path\": \"$1\", \"text\": \"$1\"}"
-    before=,
-}
-mkdir media
-list='[' before=
-clip one.mp4 'sin(2764*t)|sin(5529*t):s=48000' -c:a aac
-clip two.mkv 'sin(999*t):s=22050' -c:a pcm_s16le
-clip none.mp4 ''
-clip other.mp4 ''
-echo "$list]" >media/list.json
+heard_clip 1 one.mp4 'sin(2764*t)|sin(5529*t):s=48000' -c:a aac
+heard_clip 1 two.mkv 'sin(999*t):s=22050' -c:a pcm_s16le
+heard_clip 1 none.mp4 ''
+heard_clip 1 other.mp4 ''
 cat >prompts.jsonl <<'END'
 {"prompt": "a red ball", "height": 64, "width": 64, "num_frames": 9, "fps": 10, "seed": 3}
 END
