@@ -16,6 +16,7 @@
 #include "common/os/file.h"
 #include "tests/lib/ok.h"
 #include "tests/lib/sanitized.h"
+#include "tests/lib/train_dataset.h"
 
 char *ranks_output;
 const char *ranks_program = "vtrain", *ranks_device = "cpu", *ranks_model = RANKS_BUILTIN;
@@ -31,6 +32,21 @@ int ranks_begin(void)
     if (getenv("VLT_DEVICE"))
         ranks_device = getenv("VLT_DEVICE");
     return 0;
+}
+
+static int run_group(const ranks_group *g)
+{
+    return g->n ? _cmocka_run_group_tests("ranks", g->test, g->n, NULL, NULL) : 0;
+}
+
+int ranks_end(const ranks_tests *t, const char *dir)
+{
+    cmocka_set_test_filter(getenv("VLT_TEST"));
+    int bad = run_group(&t->all);
+    bad += run_group(strcmp(ranks_device, "cpu") ? &t->elsewhere : &t->on_cpu);
+    toy_dir_remove(dir);
+    free(ranks_output);
+    return bad;
 }
 
 bool ranks_fewer(void)

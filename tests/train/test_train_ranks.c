@@ -398,11 +398,6 @@ int main(void)
     const struct CMUnitTest elsewhere[] = {
         cmocka_unit_test_prestate(test_like_cpu, dir),
     };
-    cmocka_set_test_filter(getenv("VLT_TEST"));  /* a test's name; * matches any letters */
-    int bad = cmocka_run_group_tests(tests, NULL, NULL);
-    if (strcmp(ranks_device, "cpu"))
-        bad += cmocka_run_group_tests(elsewhere, NULL, NULL);
-    toy_dir_remove(dir);
-    free(ranks_output);
-    return bad;
+    const ranks_tests all = { .all = RANKS_GROUP(tests), .elsewhere = RANKS_GROUP(elsewhere) };
+    return ranks_end(&all, dir);
 }

@@ -579,14 +579,10 @@ int main(void)
     const struct CMUnitTest elsewhere[] = {
         cmocka_unit_test_prestate(test_links_fail, dir),
     };
-    cmocka_set_test_filter(getenv("VLT_TEST"));  /* a test's name; * matches any letters */
-    int bad = cmocka_run_group_tests(tests, NULL, NULL);
-    if (strcmp(ranks_device, "cpu"))
-        bad += cmocka_run_group_tests(elsewhere, NULL, NULL);
-    else if (!SANITIZED)
-        bad += cmocka_run_group_tests(on_cpu, NULL, NULL);
+    ranks_tests all = { .all = RANKS_GROUP(tests), .elsewhere = RANKS_GROUP(elsewhere) };
+    if (!SANITIZED)
+        all.on_cpu = RANKS_GROUP(on_cpu);
+    int bad = ranks_end(&all, dir);
     free(own);
-    free(ranks_output);
-    toy_dir_remove(dir);
     return bad;
 }
