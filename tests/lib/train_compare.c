@@ -92,18 +92,29 @@ void run_same_training(const char *dir, const char *a, const char *b, int steps,
     free(file);
 }
 
+void run_on(int ranks, const char *dir, const char *out, const char *args)
+{
+    if (ranks > 1)
+        ranks_ok(ranks, dir, out, args);
+    else
+        run_ok(dir, out, args);
+}
+
+char *run_lora_args(const char *dir, int steps, const char *args)
+{
+    return vc_format("--model %s/base/checkpoint-2 --training_type lora --rank 3 "
+                     "--target_name all-linear --learning_rate 1e-2 --lr_scheduler constant "
+                     "--mixed_precision no --checkpointing_steps 2 --max_train_steps %d "
+                     "--resume_from_checkpoint latest %s", dir, steps, args);
+}
+
 void run_lora(int ranks, const char *dir, const char *out, int steps, const char *args)
 {
-    char *all = vc_format("--model %s/base/checkpoint-2 --training_type lora --rank 3 "
-                          "--target_name all-linear --learning_rate 1e-2 --lr_scheduler constant "
-                          "--mixed_precision no --checkpointing_steps 2 --max_train_steps %d "
-                          "--resume_from_checkpoint latest --global_batch_size 4 %s", dir, steps,
-                          args);
-    if (ranks > 1)
-        ranks_ok(ranks, dir, out, all);
-    else
-        run_ok(dir, out, all);
+    char *more = vc_format("--global_batch_size 4 %s", args);
+    char *all = run_lora_args(dir, steps, more);
+    run_on(ranks, dir, out, all);
     free(all);
+    free(more);
 }
 
 void run_lora_ways(const char *dir, size_t k, const char *args, const run_way *way, size_t n)

@@ -15,6 +15,11 @@ double run_difference(const char *dir, const char *a, const char *b, const char 
 void run_same_training(const char *dir, const char *a, const char *b, int steps, double loss,
                        double weight);
 
+/* Trains on one rank in this process, or on several ones. */
+void run_on(int ranks, const char *dir, const char *out, const char *args);
+/* Returns the flags of a LoRA of the model DIR/base/checkpoint-2, which is trained until `steps`
+ * steps are done, from the last checkpoint, if there is one; and `args`. malloc'ed. */
+char *run_lora_args(const char *dir, int steps, const char *args);
 /* Trains a LoRA of the model DIR/base/checkpoint-2 until `steps` steps are done, from the last
  * checkpoint of the run `out`, if there is one. */
 void run_lora(int ranks, const char *dir, const char *out, int steps, const char *args);

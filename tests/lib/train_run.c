@@ -180,3 +180,12 @@ vf_safetensors *run_open(const char *dir, const char *path)
     free(whole);
     return f;
 }
+
+vf_view run_tensor(const vf_safetensors *st, const char *name)
+{
+    vf_view v;
+    vc_err err;
+    if (vf_safetensors_get(st, name, &v, &err))
+        fail_msg("%s", err.text);
+    return v;
+}

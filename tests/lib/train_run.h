@@ -34,5 +34,7 @@ int run_same_file(const char *dir, const char *a, const char *b);
 int run_exists(const char *dir, const char *path);
 /* Opens the safetensors file at `path` below DIR; an error fails the test. */
 vf_safetensors *run_open(const char *dir, const char *path);
+/* Returns a tensor of it, which borrows the file; a missing one fails the test. */
+vf_view run_tensor(const vf_safetensors *st, const char *name);
 
 #endif

@@ -145,19 +145,9 @@ static int setup(void **state)
 
 static char *lora(const char *dir, int steps, const char *args)
 {
-    return vc_format("--model %s/base/checkpoint-2 --training_type lora --rank 3 " DISTILL
-                     "--target_name all-linear --learning_rate 1e-2 --lr_scheduler constant "
-                     "--mixed_precision no --checkpointing_steps 2 --max_train_steps %d "
-                     "--resume_from_checkpoint latest %s", dir, steps, args);
-}
-
-static vf_view tensor(const vf_safetensors *st, const char *name)
-{
-    vf_view v;
-    vc_err err;
-    if (vf_safetensors_get(st, name, &v, &err))
-        fail_msg("%s", err.text);
-    return v;
+    char *more = vc_format(DISTILL "%s", args), *all = run_lora_args(dir, steps, more);
+    free(more);
+    return all;
 }
 
 /* The step begins with the noise of the samples' seeds, has their latents for a target, and its
@@ -168,8 +158,8 @@ static void test_trace(void **state)
     char *more = vc_format("--trace_dir %s/trace --trace_steps 1", dir), *args = lora(dir, 1, more);
     run_ok(dir, "traced", args);
     vf_safetensors *st = run_open(dir, "trace/step-000001-mb-00-rank-00.safetensors");
-    const vf_view noise = tensor(st, "noisy_latents"), x = tensor(st, "model_output");
-    const vf_view target = tensor(st, "target"), latents = tensor(st, "latents");
+    const vf_view noise = run_tensor(st, "noisy_latents"), x = run_tensor(st, "model_output");
+    const vf_view target = run_tensor(st, "target"), latents = run_tensor(st, "latents");
     size_t row = 1, found = 0;
     for (int i = 1; i < noise.nd; i++)
         row *= (size_t)noise.dim[i];
@@ -224,10 +214,7 @@ static void run_one(size_t i, const char *dir, int ranks, int steps)
                          "--resume_from_checkpoint latest %s", steps, more);
     else
         args = lora(dir, steps, more);
-    if (ranks > 1)
-        ranks_ok(ranks, dir, ways[i].name, args);
-    else
-        run_ok(dir, ways[i].name, args);
+    run_on(ranks, dir, ways[i].name, args);
     free(args);
     free(more);
 }

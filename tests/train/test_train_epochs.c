@@ -91,10 +91,7 @@ static void test_ends(void **state)
         char *args = vc_format(MODEL "--max_train_steps 11 --save_every_n_epochs %d "
                                "--sample_every_n_epochs %d --num_inference_steps 1 %s", c->each,
                                c->each, c->args);
-        if (c->ranks > 1)
-            ranks_ok(c->ranks, dir, out, args);
-        else
-            run_ok(dir, out, args);
+        run_on(c->ranks, dir, out, args);
         free(args);
         check_ends(dir, out, SAMPLES, c->each, "checkpoint-", true);
         check_ends(dir, out, SAMPLES, c->each, "validation/step-", true);

@@ -26,22 +26,10 @@
 
 enum { STEPS = 6 };
 
-/* The arguments of a LoRA of a trained model. */
-static char *lora(const char *dir, int steps, const char *args)
-{
-    return vc_format("--model %s/base/checkpoint-2 --training_type lora --rank 3 "
-                     "--target_name all-linear --learning_rate 1e-2 --lr_scheduler constant "
-                     "--mixed_precision no --checkpointing_steps 2 --max_train_steps %d "
-                     "--resume_from_checkpoint latest %s", dir, steps, args);
-}
-
 static void run_on_base(int ranks, const char *dir, const char *out, int steps, const char *args)
 {
-    char *all = lora(dir, steps, args);
-    if (ranks > 1)
-        ranks_ok(ranks, dir, out, all);
-    else
-        run_ok(dir, out, all);
+    char *all = run_lora_args(dir, steps, args);
+    run_on(ranks, dir, out, all);
     free(all);
 }
 
@@ -74,27 +62,18 @@ static size_t count(const vf_view *v)
     return n;
 }
 
-static vf_view tensor(const vf_safetensors *st, const char *name)
-{
-    vf_view v;
-    vc_err err;
-    if (vf_safetensors_get(st, name, &v, &err))
-        fail_msg("%s", err.text);
-    return v;
-}
-
 static bool same(const vf_safetensors *a, const char *name, const vf_safetensors *b,
                  const char *other)
 {
-    vf_view x = tensor(a, name), y = tensor(b, other);
+    vf_view x = run_tensor(a, name), y = run_tensor(b, other);
     return count(&x) == count(&y) && !memcmp(x.data, y.data, count(&x) * sizeof(float));
 }
 
 /* The mean of weight * (model_output - target)^2, in double. */
 static double loss_of(const vf_safetensors *st)
 {
-    vf_view out = tensor(st, "model_output"), target = tensor(st, "target");
-    vf_view weight = tensor(st, "loss_weight");
+    vf_view out = run_tensor(st, "model_output"), target = run_tensor(st, "target");
+    vf_view weight = run_tensor(st, "loss_weight");
     const float *x = out.data, *y = target.data, *w = weight.data;
     size_t n = count(&out), rows = (size_t)out.dim[0];
     double sum = 0;
@@ -149,7 +128,7 @@ static void test_target(void **state)
         assert_false(same(held, "model_output", bare, "model_output"));
         assert_true(same(held, "target", bare, prior ? "model_output" : "target"));
         assert_true(prior == same(bare, "target", bare, "model_output"));
-        vf_view w = tensor(held, "loss_weight");
+        vf_view w = run_tensor(held, "loss_weight");
         assert_true(((const float *)w.data)[0] == (prior ? 0.25f : 1));
         if (!(fabs(loss_of(held) - loss) <= 1e-5 * loss))
             fail_msg("step %d: loss %.9g, expected %.9g", step, loss, loss_of(held));
@@ -194,7 +173,7 @@ static void test_reg(void **state)
     int halves = 0, ones = 0;
     for (int step = 1; step <= STEPS; step++) {
         vf_safetensors *reg = trace_of(dir, "trace-reg", step);
-        vf_view w = tensor(reg, "loss_weight");
+        vf_view w = run_tensor(reg, "loss_weight");
         for (size_t i = 0; i < count(&w); i++) {
             const float x = ((const float *)w.data)[i];
             assert_true(x == 0.5f || x == 1);
