@@ -138,12 +138,17 @@ void ref_check_memory(const vtrain_family *family, const ref_variant *v, size_t 
 double ref_f16_error(const vtrain_family *family, const char *name, const char *one);
 
 /* Tests of cmocka for a family's goldens: all cases in f32 and in bf16, and the memory. Each takes
- * a ref_suite as its state. */
+ * a ref_suite as its state. Those below REF_TESTS are of what the suite says. */
 typedef struct ref_suite {
     const vtrain_family *family;
     const ref_variant *variants;
     size_t n;                                 /* number of variants */
     ref_tolerance f32, bf16;
+    const char *names, *first;                /* goldens: of ref_check_names, of ref_check_first */
+    int modules;                              /* of the names */
+    const ref_refusal *refused;               /* configs of the first variant */
+    size_t n_refused;
+    const char *still;                        /* the label in a refusal of clips */
 } ref_suite;
 void ref_test_f32(void **state);
 void ref_test_bf16(void **state);
@@ -152,5 +157,15 @@ void ref_test_memory(void **state);
     cmocka_unit_test_prestate(ref_test_f32, &(suite)),                                             \
     cmocka_unit_test_prestate(ref_test_bf16, &(suite)),                                            \
     cmocka_unit_test_prestate(ref_test_memory, &(suite))
+
+/* In reference_names.c, since not all suites have them. */
+void ref_test_refused(void **state);
+void ref_test_still(void **state);
+void ref_test_names(void **state);
+void ref_test_first(void **state);
+#define REF_REFUSED(suite) cmocka_unit_test_prestate(ref_test_refused, &(suite))
+#define REF_STILL(suite) cmocka_unit_test_prestate(ref_test_still, &(suite))
+#define REF_NAMES(suite) cmocka_unit_test_prestate(ref_test_names, &(suite))
+#define REF_FIRST(suite) cmocka_unit_test_prestate(ref_test_first, &(suite))
 
 #endif

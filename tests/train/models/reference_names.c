@@ -106,3 +106,29 @@ void ref_check_names(const vtrain_family *family, const char *golden, int module
     }
     vf_safetensors_close(f);
 }
+
+/* ---- tests of cmocka ---- */
+
+void ref_test_refused(void **state)
+{
+    const ref_suite *s = *state;
+    ref_check_refusals(s->family, s->variants[0].name, s->refused, s->n_refused);
+}
+
+void ref_test_still(void **state)
+{
+    const ref_suite *s = *state;
+    ref_check_clip(s->family, s->variants[0].name, s->still);
+}
+
+void ref_test_names(void **state)
+{
+    const ref_suite *s = *state;
+    ref_check_names(s->family, s->names, s->modules);
+}
+
+void ref_test_first(void **state)
+{
+    const ref_suite *s = *state;
+    ref_check_first(s->family, s->first, &s->f32);
+}

@@ -17,30 +17,6 @@ enum { LORA_MODULES = 2 * 10 + 3 * 4 + 2 + 3 };
 
 static const ref_variant variants[] = { { "chroma", { "tall", "equal" }, LORA_MODULES } };
 
-/* The promise for f32 is 3e-5. diffusers' own bf16, in which modulations are bf16 too, differs from
- * its f32 by 1.1e-2 in outputs, ours by 7.7e-3 at most, and by 1.2e-1 in gradients, ours by 3e-2.
- * The worst of ours is the LoRA of the first single block's queries: diffusers' own bf16 differs by
- * 9.5e-2 there, ours by 6.9e-2 to 8.1e-2, by the kernels. */
-static ref_suite suite = {
-    .family = &vtrain_chroma, .variants = variants, .n = COUNT(variants),
-    .f32 = { VC_F32, 3e-5, 3e-5, 1e-3, false }, .bf16 = { VC_BF16, 1e-2, 9e-2, 1e-2, true },
-};
-
-/* Names of the first authors, as in files of kohya's sd-scripts: three fused modules, of 3, 3 and 4
- * of ours. */
-static void test_names(void **state)
-{
-    (void)state;
-    ref_check_names(&vtrain_chroma, "chroma-names", 13 + 2 * 2 + 3);
-}
-
-/* A file of the first authors, without a config.json, is the model that diffusers makes of it. */
-static void test_first(void **state)
-{
-    (void)state;
-    ref_check_first(&vtrain_chroma, "chroma-first", &suite.f32);
-}
-
 static const ref_refusal bad_models[] = {
     { "{\"patch_size\":2}", "patch_size: 2" },
     { "{\"approximator_layers\":4}", "approximator_layers: 4" },
@@ -52,23 +28,26 @@ static const ref_refusal bad_models[] = {
     { "{\"num_single_layers\":4}", "tensor \"single_transformer_blocks.3.attn.norm_q.weight\"" },
 };
 
-static void test_refused(void **state)
-{
-    (void)state;
-    ref_check_refusals(&vtrain_chroma, "chroma", bad_models, COUNT(bad_models));
-}
-
-static void test_clip(void **state)
-{
-    (void)state;
-    ref_check_clip(&vtrain_chroma, "chroma", "Chroma");
-}
+/* The promise for f32 is 3e-5. diffusers' own bf16, in which modulations are bf16 too, differs from
+ * its f32 by 1.1e-2 in outputs, ours by 7.7e-3 at most, and by 1.2e-1 in gradients, ours by 3e-2.
+ * The worst of ours is the LoRA of the first single block's queries: diffusers' own bf16 differs by
+ * 9.5e-2 there, ours by 6.9e-2 to 8.1e-2, by the kernels. */
+static ref_suite suite = {
+    .family = &vtrain_chroma, .variants = variants, .n = COUNT(variants),
+    .f32 = { VC_F32, 3e-5, 3e-5, 1e-3, false }, .bf16 = { VC_BF16, 1e-2, 9e-2, 1e-2, true },
+    /* A file of the first authors, without a config.json, is the model that diffusers makes of
+     * it. */
+    .first = "chroma-first",
+    /* Names of the first authors, as in files of kohya's sd-scripts: three fused modules, of 3, 3
+     * and 4 of ours. */
+    .names = "chroma-names", .modules = 13 + 2 * 2 + 3,
+    .refused = bad_models, .n_refused = COUNT(bad_models), .still = "Chroma",
+};
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        REF_TESTS(suite), cmocka_unit_test(test_refused), cmocka_unit_test(test_clip),
-        cmocka_unit_test(test_names), cmocka_unit_test(test_first),
+        REF_TESTS(suite), REF_REFUSED(suite), REF_STILL(suite), REF_NAMES(suite), REF_FIRST(suite),
     };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }

@@ -22,12 +22,29 @@ static const ref_variant variants[] = {
     { "flux-kontext", { "tall", "without" }, LORA_MODULES },
 };
 
+static const ref_refusal bad_models[] = {
+    { "{\"patch_size\":2}", "patch_size: 2" },
+    { "{\"in_channels\":18}", "in_channels: 18 is no multiple of 4" },
+    { "{\"out_channels\":8}", "in_channels: 16 with out_channels 8" },
+    { "{\"axes_dims_rope\":[4,4,4]}", "axes_dims_rope: 4, 4, 4 must be even, and their sum" },
+    { "{\"attention_head_dim\":20}", "attention_head_dim and joint_attention_dim" },
+    { "{\"num_single_layers\":3}", "tensor \"single_transformer_blocks.2.norm.linear.weight\"" },
+};
+
 /* The promise for f32 is 3e-5. For gradients of LoRAs and of norms of keys, diffusers' own bf16
  * differs from its f32 by 2.8e-2 to 5e-2; ours differs by 2.2e-2 to 3.1e-2, by the build and the
  * processor. */
 static ref_suite suite = {
     .family = &vtrain_flux, .variants = variants, .n = COUNT(variants),
     .f32 = { VC_F32, 3e-5, 3e-5, 1e-3, false }, .bf16 = { VC_BF16, 2e-2, 3.2e-2, 1e-2, true },
+    /* A file of Black Forest Labs, without a config.json, is the model that diffusers makes of it.
+     * Its queries, keys and values are one matrix, and its last modulation has shift before
+     * scale. */
+    .first = "flux-first",
+    /* Names of Black Forest Labs, as in files of kohya's sd-scripts: three fused modules, of 3, 3
+     * and 4 of ours. */
+    .names = "flux-names", .modules = 22 + 2 * 2 + 3,
+    .refused = bad_models, .n_refused = COUNT(bad_models),
 };
 
 /* The mask's 0s and 1s are most of Fill's inputs: diffusers' own bf16 differs from its f32 by up to
@@ -38,42 +55,11 @@ static ref_suite fill_suite = {
     .f32 = { VC_F32, 3e-5, 3e-5, 1e-3, false }, .bf16 = { VC_BF16, 2e-2, 5e-2, 1e-2, true },
 };
 
-/* Names of Black Forest Labs, as in files of kohya's sd-scripts: three fused modules, of 3, 3 and 4
- * of ours. */
-static void test_names(void **state)
-{
-    (void)state;
-    ref_check_names(&vtrain_flux, "flux-names", 22 + 2 * 2 + 3);
-}
-
-/* A file of Black Forest Labs, without a config.json, is the model that diffusers makes of it. Its
- * queries, keys and values are one matrix, and its last modulation has shift before scale. */
-static void test_first(void **state)
-{
-    (void)state;
-    ref_check_first(&vtrain_flux, "flux-first", &suite.f32);
-}
-
-static const ref_refusal bad_models[] = {
-    { "{\"patch_size\":2}", "patch_size: 2" },
-    { "{\"in_channels\":18}", "in_channels: 18 is no multiple of 4" },
-    { "{\"out_channels\":8}", "in_channels: 16 with out_channels 8" },
-    { "{\"axes_dims_rope\":[4,4,4]}", "axes_dims_rope: 4, 4, 4 must be even, and their sum" },
-    { "{\"attention_head_dim\":20}", "attention_head_dim and joint_attention_dim" },
-    { "{\"num_single_layers\":3}", "tensor \"single_transformer_blocks.2.norm.linear.weight\"" },
-};
-
-static void test_refused(void **state)
-{
-    (void)state;
-    ref_check_refusals(&vtrain_flux, "flux-dev", bad_models, COUNT(bad_models));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        REF_TESTS(suite), REF_TESTS(fill_suite), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_names), cmocka_unit_test(test_first),
+        REF_TESTS(suite), REF_TESTS(fill_suite), REF_REFUSED(suite), REF_NAMES(suite),
+        REF_FIRST(suite),
     };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }

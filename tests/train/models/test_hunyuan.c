@@ -23,31 +23,6 @@ static const ref_variant variants[] = {
     { "hunyuan-concat", { NULL }, 0 }, { "skyreels-i2v", { "dropped" }, 0 },
 };
 
-/* The promise for f32 is 1e-4, as for CogVideoX. bf16 has some roundings of 2^-9 in a chain; for
- * gradients of keys, which pass through the softmax, diffusers' own bf16 differs from its f32 by up
- * to 2.8e-2. */
-static ref_suite suite = {
-    .family = &vtrain_hunyuan, .variants = variants, .n = COUNT(variants),
-    .f32 = { VC_F32, 1e-4, 1e-4, 1e-3, false }, .bf16 = { VC_BF16, 2e-2, 2.5e-2, 1e-2, true },
-};
-
-/* Tencent's names are read like in diffusers: two fused rows of 3 modules, one of 4. */
-static void test_names(void **state)
-{
-    (void)state;
-    ref_check_names(&vtrain_hunyuan, "hunyuan-names", 30 + 2 * 2 + 3);
-}
-
-/* A file of Tencent's, without a config.json, is the model that diffusers makes of it. Its queries,
- * keys and values are one matrix, and its last modulation has shift before scale. */
-static void test_first(void **state)
-{
-    (void)state;
-    ref_check_first(&vtrain_hunyuan, "hunyuan-first", &suite.f32);
-}
-
-/* ---- refusals ---- */
-
 static const ref_refusal bad_models[] = {
     { "{\"qk_norm\":\"layer_norm\"}", "qk_norm: \"layer_norm\"" },
     { "{\"mlp_ratio\":3}", "mlp_ratio: 3" },
@@ -57,17 +32,24 @@ static const ref_refusal bad_models[] = {
     { "{\"num_single_layers\":2}", "tensor \"single_transformer_blocks.1.norm.linear.weight\"" },
 };
 
-static void test_refused(void **state)
-{
-    (void)state;
-    ref_check_refusals(&vtrain_hunyuan, "hunyuan", bad_models, COUNT(bad_models));
-}
+/* The promise for f32 is 1e-4, as for CogVideoX. bf16 has some roundings of 2^-9 in a chain; for
+ * gradients of keys, which pass through the softmax, diffusers' own bf16 differs from its f32 by up
+ * to 2.8e-2. */
+static ref_suite suite = {
+    .family = &vtrain_hunyuan, .variants = variants, .n = COUNT(variants),
+    .f32 = { VC_F32, 1e-4, 1e-4, 1e-3, false }, .bf16 = { VC_BF16, 2e-2, 2.5e-2, 1e-2, true },
+    /* A file of Tencent's, without a config.json, is the model that diffusers makes of it. Its
+     * queries, keys and values are one matrix, and its last modulation has shift before scale. */
+    .first = "hunyuan-first",
+    /* Tencent's names are read like in diffusers: two fused rows of 3 modules, one of 4. */
+    .names = "hunyuan-names", .modules = 30 + 2 * 2 + 3,
+    .refused = bad_models, .n_refused = COUNT(bad_models),
+};
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        REF_TESTS(suite), cmocka_unit_test(test_refused), cmocka_unit_test(test_names),
-        cmocka_unit_test(test_first),
+        REF_TESTS(suite), REF_REFUSED(suite), REF_NAMES(suite), REF_FIRST(suite),
     };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }

@@ -16,20 +16,6 @@
 /* The LoRA is of eight linears of each of the five blocks, and of eight others. */
 static const ref_variant variants[] = { { "krea2", { "odd", "wide", "equal" }, 5 * 8 + 8 } };
 
-/* The promise for f32 is 3e-5. diffusers' own bf16 differs from its f32 by 7e-3 in outputs and by
- * 5e-2 in gradients of norms and of the LoRA of the prompt's blocks. */
-static ref_suite suite = {
-    .family = &vtrain_krea2, .variants = variants, .n = COUNT(variants),
-    .f32 = { VC_F32, 3e-5, 3e-5, 1e-3, false }, .bf16 = { VC_BF16, 1e-2, 6e-2, 1e-2, true },
-};
-
-/* Names of the first authors, of modules one by one. */
-static void test_names(void **state)
-{
-    (void)state;
-    ref_check_names(&vtrain_krea2, "krea2-names", 31);
-}
-
 static const ref_refusal bad_models[] = {
     { "{\"in_channels\":18}", "in_channels: 18 must be a multiple of 4" },
     { "{\"timestep_embed_dim\":15}", "timestep_embed_dim: 15 even" },
@@ -43,31 +29,23 @@ static const ref_refusal bad_models[] = {
     { "{\"num_text_layers\":4}", "was expected" },
 };
 
-/* A file of Krea 2's authors or of ComfyUI, without a config.json, is the model that diffusers
- * makes of it. */
-static void test_first(void **state)
-{
-    (void)state;
-    ref_check_first(&vtrain_krea2, "krea2-first", &suite.f32);
-}
-
-static void test_refused(void **state)
-{
-    (void)state;
-    ref_check_refusals(&vtrain_krea2, "krea2", bad_models, COUNT(bad_models));
-}
-
-static void test_clip(void **state)
-{
-    (void)state;
-    ref_check_clip(&vtrain_krea2, "krea2", "Krea 2");
-}
+/* The promise for f32 is 3e-5. diffusers' own bf16 differs from its f32 by 7e-3 in outputs and by
+ * 5e-2 in gradients of norms and of the LoRA of the prompt's blocks. */
+static ref_suite suite = {
+    .family = &vtrain_krea2, .variants = variants, .n = COUNT(variants),
+    .f32 = { VC_F32, 3e-5, 3e-5, 1e-3, false }, .bf16 = { VC_BF16, 1e-2, 6e-2, 1e-2, true },
+    /* A file of Krea 2's authors or of ComfyUI, without a config.json, is the model that diffusers
+     * makes of it. */
+    .first = "krea2-first",
+    /* Names of the first authors, of modules one by one. */
+    .names = "krea2-names", .modules = 31,
+    .refused = bad_models, .n_refused = COUNT(bad_models), .still = "Krea 2",
+};
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        REF_TESTS(suite), cmocka_unit_test(test_refused), cmocka_unit_test(test_clip),
-        cmocka_unit_test(test_names), cmocka_unit_test(test_first),
+        REF_TESTS(suite), REF_REFUSED(suite), REF_STILL(suite), REF_NAMES(suite), REF_FIRST(suite),
     };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }
