@@ -199,6 +199,14 @@ static const vc_first hunyuan_first = {
     .part = { { "transformer", "transformers/mp_rank_00_model_states.pt" } }
 };
 
+/* Positions of tokens, and of latents, along an axis. */
+#define TOKENS(field_, item_, none_, axis_) \
+    { .field = field_, .item = item_, .none = none_, .axis = axis_ }
+#define LATENTS(field_, none_, axis_, ...) \
+    { .field = field_, .none = none_, .axis = axis_, .latents = true, __VA_ARGS__ }
+#define COGVIDEOX_TABLE .with = "use_learned_positional_embeddings", .table = true
+#define WAN_POSITIONS(axis) TOKENS("rope_max_seq_len", 0, 1024, axis)
+
 static const vc_family families[] = {
     { .name = "builtin", SIZES(16, 4, 8, 2, 1),
       .vae = "BuiltinCodec", .channels = 16, .text = { { .class = "BuiltinTextEncoder" } },
@@ -218,6 +226,10 @@ static const vc_family families[] = {
                       .flag = "control_latents" } },
       .length_field = "max_text_seq_length", .noise_field = "add_noise_in_inpaint_model",
       .patch_t_field = "patch_size_t", .patched = "cogvideox1.5",
+      .positions = { LATENTS("sample_height", 60, VC_AXIS_ROWS, .with = "patch_size_t"),
+                     LATENTS("sample_width", 90, VC_AXIS_COLUMNS, .with = "patch_size_t"),
+                     LATENTS("sample_height", 60, VC_AXIS_ROWS, COGVIDEOX_TABLE),
+                     LATENTS("sample_width", 90, VC_AXIS_COLUMNS, COGVIDEOX_TABLE) },
       .channels_field = "in_channels", .inputs = { 16, 32, 33, 32 } },
     { .name = "cogvideox1.5", SIZES(16, 4, 8, 2, 2), COGVIDEOX, .invert = true },
     { .name = "hunyuanvideo", SIZES(16, 4, 8, 2, 1),
@@ -259,6 +271,8 @@ static const vc_family families[] = {
                       .text = wan_fun_text, .sigmas = VC_SIGMAS_OWN } },
       .masked_frames = true, .grey_masks = true, .folded_masks = true,
       .vision = "CLIPVisionModel", .vision_field = "image_dim", .ends_field = "pos_embed_seq_len",
+      .positions = { WAN_POSITIONS(VC_AXIS_FRAMES), WAN_POSITIONS(VC_AXIS_ROWS),
+                     WAN_POSITIONS(VC_AXIS_COLUMNS) },
       .channels_field = "in_channels", .wider = "wan2.2-5b",
       .inputs = { [VC_MODE_NORMAL] = 16, [VC_MODE_CONTROL] = 32, [VC_MODE_CONTROL_REF] = 48 } },
     { .name = "wan2.2-5b", SIZES(32, 4, 16, 2, 1), WAN, .channels = 48, .mean = wan22_mean,
@@ -300,6 +314,10 @@ static const vc_family families[] = {
     { .name = "z-image", SIZES(16, 1, 8, 2, 1), .max_frames = 1,
       .transformer = "ZImageTransformer2DModel",
       .pipeline = { { .class = "ZImagePipeline", .versions = "z-image" } },
+      .positions = { { .field = "axes_lens", .item = 0, .none = 1024, .axis = VC_AXIS_TEXT,
+                       .fill = 32, .beside = 2 },
+                     TOKENS("axes_lens", 1, 512, VC_AXIS_ROWS),
+                     TOKENS("axes_lens", 2, 512, VC_AXIS_COLUMNS) },
       .moments = true, .dtype = VC_BF16,
       .vae = "AutoencoderKL", .channels = 16, .scaling = 0.3611, .shift = 0.1159, .cached = true,
       .text = { { .class = "Qwen3Model", .max_length = 512, .template = qwen3_template, .lead = 3,

@@ -12,7 +12,8 @@
 #include "common/base/err.h"
 
 enum { VC_FAMILY_TEXTS = 3, VC_FAMILY_PIPELINES = 10, VC_FAMILY_INTERLEAVES = 2, VC_SLOTS = 4,
-       VC_TAPS = 12, VC_FIRST_TYPES = 6, VC_FIRST_PARTS = 14, VC_REFERENCES = 4 };
+       VC_TAPS = 12, VC_FIRST_TYPES = 6, VC_FIRST_PARTS = 14, VC_REFERENCES = 4,
+       VC_FAMILY_POSITIONS = 4 };
 
 /* --train_mode: what is beside the noisy latents */
 typedef enum vc_mode {
@@ -118,6 +119,25 @@ typedef struct vc_pipeline {
                                           * of the deviation image_noise s^2 */
 } vc_pipeline;
 
+/* What positions of a transformer are counted along: an axis of the latents, or the prompt. */
+typedef enum vc_axis { VC_AXIS_FRAMES, VC_AXIS_ROWS, VC_AXIS_COLUMNS, VC_AXIS_TEXT,
+                       VC_AXES } vc_axis;
+
+/* A limit of the sizes that a transformer has positions for. */
+typedef struct vc_positions {
+    const char *field;                   /* an integer of transformer/config.json, or a list of
+                                          * them; NULL ends the rows of a family */
+    int item;                            /* the integer's index in a list */
+    int none;                            /* the value of a file without the field */
+    vc_axis axis;
+    bool latents;                        /* positions are those of latents, not of tokens */
+    const char *with;                    /* a field that must be true, or above 0, for the limit to
+                                          * count; NULL: it always counts */
+    bool table;                          /* positions are a stored table, of this size alone */
+    int fill, beside;                    /* of a prompt: its tokens are filled up to multiples of
+                                          * `fill`, and `beside` positions more are needed */
+} vc_positions;
+
 /* A model folder in the layout of its first authors, who publish no model_index.json. */
 typedef struct vc_first {
     const char *class;                   /* _class_name of the transformer's config.json */
@@ -182,6 +202,7 @@ typedef struct vc_family {
                                           * inputs or none has, else the first that has */
     bool controlnet;                     /* in the mode control a ControlNet beside the transformer
                                           * takes the condition; the transformer's inputs stay */
+    vc_positions positions[VC_FAMILY_POSITIONS];
     const char *vision_field;            /* an integer: the width of the states of the known frames
                                           * that it attends to; 0: it attends to none */
     const char *ends_field;              /* an integer above 0: the last frame is known too */

@@ -222,6 +222,9 @@ static int read_transformer(vprep *p, const vc_family **sizes, int *max_length, 
                         p->c.model, first ? "config.json" : file);
     if (!rc && first && f->vision)
         rc = read_first_vision(p, &t, first, o, err);
+    if (!rc && o)
+        rc = vc_context(err, prep_positions_read(p->encoders.limit, f, o, err), "%s/%s",
+                        p->c.model, first ? "config.json" : file);
     cJSON_Delete(o);
     p->encoders.mask_noise = t.noise;
     p->encoders.vision_width = t.vision;
@@ -495,6 +498,7 @@ int vprep_components(vprep *p, const vc_family **sizes, vc_err *err)
                        "normal, i2v or inpaint", vc_mode_names[train_mode], f->name);
     while (p->encoders.family.text[p->encoders.n_text])
         p->encoders.n_text++;
+    prep_positions_check_text(p, max_length);
     if (p->encoders.family.from_files)
         rc = find_parts(p, max_length, err);
     else

@@ -5,7 +5,9 @@
 #ifndef PRECOMPUTE_RUN_COMPONENTS_H
 #define PRECOMPUTE_RUN_COMPONENTS_H
 
+#include "buckets/buckets.h"
 #include "common/os/progress.h"
+#include "formats/metadata/metadata.h"
 #include "precompute/encoder.h"
 #include "precompute/run/options.h"
 #include "precompute/sound/audio_vae.h"
@@ -20,6 +22,11 @@ typedef struct prep_part {
     bool to_remember;            /* the hints of --out do not have opts.weights yet */
 } prep_part;
 
+typedef struct prep_limit {
+    const vc_positions *is;      /* NULL: there is no limit along the axis */
+    int64_t n;                   /* positions; a stored table has so many, else at most so many */
+} prep_limit;
+
 typedef struct prep_encoders {
     prep_family family;
     prep_part vae_part, audio_part, vision_part, text_part[PREP_MAX_TEXTS];
@@ -30,6 +37,7 @@ typedef struct prep_encoders {
     int n_text;
     int64_t width[PREP_MAX_TEXTS];   /* that the transformer takes of each encoder; 0: unknown */
     int64_t vision_width;        /* the same of the vision model */
+    prep_limit limit[VC_AXES];   /* sizes that the transformer has positions for */
     const vc_pipeline *published;    /* that of the transformer's folder, as its authors name it,
                                       * where files alone are given; NULL: the name is unknown */
     bool mask_noise;             /* inpaint: pixel noise on the pixels that no mask covers */
@@ -64,6 +72,15 @@ int prep_part_remember(const prep_part *part, vf_writer *w, vc_err *err);
 /* The family, and the folders of its encoders, from the flags and the model's folder. *sizes: the
  * row that sizes and frame counts follow. Opens no encoder. Errors may also be in p->flags. */
 int vprep_components(vprep *p, const vc_family **sizes, vc_err *err);
+/* positions.c. Reads the limits of a family from a transformer's config.json. */
+int prep_positions_read(prep_limit limit[VC_AXES], const vc_family *f, const cJSON *config,
+                        vc_err *err);
+/* VC_EUSAGE: a sample of this row, with the chosen size, is beyond the limits, and vtrain would
+ * refuse its latents. */
+int prep_positions_check(const vprep *p, const vf_row *row, const vb_choice *c, vc_err *err);
+/* Adds an error to those of the flags where prompts may have more tokens than there are positions
+ * for. */
+void prep_positions_check_text(vprep *p, int max_length);
 /* inputs.c. Takes --extra_inputs: DiffSynth's inputs set --train_mode, or are added to the errors
  * of the flags where the model does not take them; columns to keep remain. mode: the model's. */
 void prep_take_inputs(vprep *p, vc_mode mode);

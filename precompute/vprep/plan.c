@@ -77,12 +77,7 @@ static int row_items(vprep *p, uint32_t row, vc_err *err)
     for (int v = 0; !rc && v < n; v++) {
         vprep_item it = { .row = row, .number = VPREP_NO_NUMBER, .variant = (uint16_t)v,
                           .size = (int32_t)sizes[by_size ? v : 0] };
-        vprep_clip clip;
-        rc = vprep_clip_of(p, &it, &clip, err);
-        it.drop = !rc && clip.choice.drop;
-        vprep_clip_free(&clip);
-        if (!rc)
-            rc = plan_add_item(p, it, err);
+        rc = plan_add_item(p, it, err);
     }
     return rc;
 }

@@ -41,6 +41,8 @@ int plan_keep_lines(FILE *f, const vprep *p, const char *path, const vf_keymap *
 /* The draw of the mask in a replayed line, or NULL. */
 const cJSON *plan_mask_draw(const vprep_clip *clip);
 
+/* Chooses the item's clip, sets it.drop and adds it. VC_EUSAGE: the model has no positions for the
+ * clip's size. */
 int plan_add_item(vprep *p, vprep_item it, vc_err *err);
 /* Makes the items from --plan; reads the clip of a plan line, and checks that it can be made. */
 int plan_replay(vprep *p, vc_err *err);

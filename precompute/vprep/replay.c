@@ -39,7 +39,7 @@ int plan_keep_lines(FILE *f, const vprep *p, const char *path, const vf_keymap *
 
 /* ---- items ---- */
 
-int plan_add_item(vprep *p, vprep_item it, vc_err *err)
+static int add_item(vprep *p, vprep_item it, vc_err *err)
 {
     if (p->plan.n_items == p->plan.room) {
         if (p->plan.room >= UINT32_MAX / 2)
@@ -53,6 +53,18 @@ int plan_add_item(vprep *p, vprep_item it, vc_err *err)
     }
     p->plan.items[p->plan.n_items++] = it;
     return 0;
+}
+
+int plan_add_item(vprep *p, vprep_item it, vc_err *err)
+{
+    vprep_clip clip;
+    int rc = vprep_clip_of(p, &it, &clip, err);
+
+    it.drop = !rc && clip.choice.drop;
+    if (!rc && !it.drop)
+        rc = prep_positions_check(p, &p->list.meta.rows[it.row], &clip.choice, err);
+    vprep_clip_free(&clip);
+    return rc ? rc : add_item(p, it, err);
 }
 
 /* ---- replaying a plan ---- */
@@ -79,11 +91,7 @@ static int replay_line(void *arg, const char *text, size_t n, vc_err *err)
         return 0;                          /* already in the error list */
     vprep_item it = { .row = row, .number = (uint32_t)h.number, .variant = (uint16_t)h.variant,
                       .line = (uint64_t)((const uint8_t *)text - r->p->plan.file.data) + 1 };
-    vprep_clip clip;
-    rc = vprep_clip_of(r->p, &it, &clip, err);
-    it.drop = !rc && clip.choice.drop;
-    vprep_clip_free(&clip);
-    return rc ? rc : plan_add_item(r->p, it, err);
+    return plan_add_item(r->p, it, err);
 }
 
 int plan_replay(vprep *p, vc_err *err)
