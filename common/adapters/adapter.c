@@ -80,6 +80,11 @@ bool vt_adapter_has(const vt_adapter_size *size, const int64_t sides[VT_SIDES],
     return f->when == VT_ALWAYS || is_split(size, sides, second) == split;
 }
 
+vt_side vt_adapter_halves(const vt_adapter *a, int64_t l)
+{
+    return !a->kron ? VT_OUT : l % 2 == 0 ? VT_OUT_L : l == 1 ? VT_OUT_K : VT_END;
+}
+
 int64_t vt_adapter_rank(const vt_lin *l)
 {
     for (int i = 0; l->adapter && i < VT_FACTORS; i++)

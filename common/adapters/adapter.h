@@ -80,6 +80,9 @@ double vt_adapter_scale(const vt_adapter_size *size, const int64_t sides[VT_SIDE
 /* Sets the sizes of a layer's factors for a weight [out,in]. */
 void vt_adapter_sides(int64_t sides[VT_SIDES], const vt_adapter_size *size, int64_t out,
                       int64_t in);
+/* The axis of factors whose halves are exchanged with those of the layer's rows: VT_OUT, or of a
+ * LoKr, whose first matrix has l rows, one of its own. VT_END: there is none, where l is odd. */
+vt_side vt_adapter_halves(const vt_adapter *a, int64_t l);
 /* Returns true if a layer of these sizes has the factor. */
 bool vt_adapter_has(const vt_adapter_size *size, const int64_t sides[VT_SIDES],
                     const vt_factor *f);

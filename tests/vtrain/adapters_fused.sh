@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Adapters of FLUX.1, whose first authors have q, k and v in one module: every file that a run
-# writes makes the same model, folded into the base and trained further; a LoKr has no such files,
-# which a line says.
+# Adapters of FLUX.1, whose first authors have q, k and v in one module, and the last norm's shift
+# before its scale: every file that a run writes makes the same model, folded into the base and
+# trained further; a LoKr of fused modules has no such files, which a line says.
 . "$(dirname "$0")/../lib/check.sh"
 need random_transformer flux '{"_class_name": "FluxTransformer2DModel", "num_layers": 1,
     "num_single_layers": 1, "num_attention_heads": 2, "attention_head_dim": 16,
@@ -51,6 +51,26 @@ for adapter in rslora dora loha; do
         done
     done
 done
+# ---- the last norm, with exchanged halves; a LoKr's first matrix has 4 rows, or one ----
+for how in lora rslora dora loha "lokr --lokr_factor 4" "lokr --lokr_factor 1"; do
+    rm -rf run
+    trains run 4 --rank 2 --learning_rate 1e-2 --target_name norm_out.linear --adapter $how
+    one=
+    for file in pytorch_lora_weights lora_kohya lora_comfyui; do
+        path=run/checkpoint-4/$file.safetensors
+        [ $file = pytorch_lora_weights ] ||
+            grep -aq '"\(lora_unet_\|diffusion_model.\)final_layer.adaLN_modulation.1\.' "$path" ||
+            wrong "$how: $file has no norm_out.linear by its first authors' name"
+        rm -rf folded further
+        [ "$how $file" != "dora lora_comfyui" ] || continue
+        trains folded 1 --preset_lora_path "$path" --learning_rate 1e-20
+        one=${one:-$(loss folded)}
+        same "$how, $file folded in as the first" "$one" "$(loss folded)" 4e-7
+        trains further 1 --lora_checkpoint "$path" --learning_rate 1e-20
+        same "$how, $file trained further" "$(loss run)" "$(loss further)" 2e-6
+    done
+done
+
 rm -rf run
 expect 0 'lora_kohya.safetensors is not written: it has .*to_q and others in one' \
     vtrain --transformer flux --latents flux.lmdb --output_dir run --threads 1 \

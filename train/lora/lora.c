@@ -373,11 +373,6 @@ int vtrain_lora_find(vtrain_lora *l, const char *module, vtrain_lora_entry **e, 
     return rc;
 }
 
-bool vtrain_lora_swapped(const vtrain_renamed *r)
-{
-    return r->row && r->row->share[0] == VTRAIN_SWAPPED;
-}
-
 int vtrain_lora_keep(vtrain_lora *l, void *made, vc_err *err)
 {
     if (l->n_merged == l->room_merged) {
@@ -392,12 +387,10 @@ int vtrain_lora_keep(vtrain_lora *l, void *made, vc_err *err)
     return 0;
 }
 
-/* Makes B of a layer whose halves the first authors have in the other order a copy in ours, which l
- * frees. */
-static int swap_rows(vtrain_lora *l, const vtrain_lora_entry *e, vf_view *b, vc_err *err)
+int vtrain_lora_swap(vtrain_lora *l, const vtrain_lora_entry *e, vf_view *v, vc_err *err)
 {
-    const size_t half = b->bytes / 2;
-    if (b->dim[0] % 2)
+    const size_t half = v->bytes / 2;
+    if (v->dim[0] % 2)
         return vc_fail(err, VC_EFORMAT, "%s: module \"%s\": an even number of rows is expected",
                        l->path, e->module);
     char *copy = malloc(2 * half + 1);
@@ -406,9 +399,9 @@ static int swap_rows(vtrain_lora *l, const vtrain_lora_entry *e, vf_view *b, vc_
         free(copy);
         return rc;
     }
-    memcpy(copy, (const char *)b->data + half, half);
-    memcpy(copy + half, b->data, half);
-    b->data = copy;
+    memcpy(copy, (const char *)v->data + half, half);
+    memcpy(copy + half, v->data, half);
+    v->data = copy;
     return 0;
 }
 
@@ -446,12 +439,13 @@ int vtrain_lora_pair_of(vtrain_lora *l, const char *module, vtrain_lora_pair *p,
     p->trained = vtrain_lora_trained(l, p->scale, (double)p->a.dim[0]);
     if ((*e)->magnitude)
         vtrain_lora_magnitudes(*e, &r, p);
-    if (vtrain_lora_swapped(&r) && p->scaled)
-        return vc_fail(err, VC_EFORMAT, "%s: module \"%s\": a DoRA of a layer whose halves are "
-                       "swapped is not read", l->path, (*e)->module);
-    if (vtrain_lora_swapped(&r))
-        return swap_rows(l, *e, &p->b, err);
-    return r.parts > 1 ? take_rows(l, *e, &r, &p->b, err) : 0;
+    const bool swapped = vtrain_rename_swapped(&r);
+    if (swapped && p->scaled)
+        rc = vtrain_lora_swap(l, *e, &p->magnitude, err);
+    if (swapped && !rc)
+        rc = vtrain_lora_swap(l, *e, &p->b, err);
+    return rc || swapped ? rc
+           : r.parts > 1 ? take_rows(l, *e, &r, &p->b, err) : 0;
 }
 
 int vtrain_lora_get(vtrain_lora *l, const char *module, vtrain_lora_pair *p, vc_err *err)

@@ -72,6 +72,31 @@ int vtrain_rename_find(vtrain_renamed *r, const vtrain_rename *table, const char
     return r->theirs ? 0 : vc_no_memory(err);
 }
 
+bool vtrain_rename_swapped(const vtrain_renamed *r)
+{
+    return r->row && r->row->share[0] == VTRAIN_SWAPPED;
+}
+
+int vtrain_rename_module(vtrain_renamed *r, const vtrain_rename *table, const char *module,
+                         vc_err *err)
+{
+    static const char end[] = ".weight";
+    int rc = vtrain_rename_find(r, table, module, err);
+    if (rc || r->row || !table)
+        return rc;
+    char *weight = vc_format("%s%s", module, end);
+    rc = weight ? vtrain_rename_find(r, table, weight, err) : vc_no_memory(err);
+    free(weight);
+    const size_t n = rc || !r->row ? 0 : strlen(r->theirs), m = strlen(end);
+    if (n > m && vtrain_rename_swapped(r) && !strcmp(r->theirs + n - m, end)) {
+        r->theirs[n - m] = 0;
+    } else if (!rc) {
+        free(r->theirs);
+        *r = (vtrain_renamed){ 0 };
+    }
+    return rc;
+}
+
 bool vtrain_rename_rows(const vtrain_renamed *r, int64_t all, int64_t *first, int64_t *rows)
 {
     int64_t each = all / r->all;

@@ -29,7 +29,7 @@ typedef struct vtrain_rename {
     int share[VTRAIN_FUSED];                  /* the module's part of the matrix's rows, relative to
                                                * the others' parts; 0 means 1. VTRAIN_SWAPPED: of a
                                                * tensor of whole weights; the file has the second
-                                               * half of our rows first */
+                                               * half of our rows first, in files of adapters too */
     const char *comfyui;                      /* ComfyUI's name, without '#', if it is not theirs */
 } vtrain_rename;
 
@@ -51,6 +51,12 @@ typedef struct vtrain_renamed {
 /* Finds the row of a module in a family's table, which may be NULL. The caller frees r->theirs. */
 int vtrain_rename_find(vtrain_renamed *r, const vtrain_rename *table, const char *module,
                        vc_err *err);
+/* The same for a file of adapters, where the row of a module whose halves are swapped is that of its
+ * weight: r->theirs is the module's name, without ".weight". */
+int vtrain_rename_module(vtrain_renamed *r, const vtrain_rename *table, const char *module,
+                         vc_err *err);
+/* Whether the file has the rows of r's module with the second half first. */
+bool vtrain_rename_swapped(const vtrain_renamed *r);
 /* The rows of a fused matrix that belong to the module: *rows of them from *first on, of `all`.
  * Returns false if the modules cannot share so many rows. */
 bool vtrain_rename_rows(const vtrain_renamed *r, int64_t all, int64_t *first, int64_t *rows);

@@ -42,8 +42,9 @@ int vtrain_lora_pair_of(vtrain_lora *l, const char *module, vtrain_lora_pair *p,
  * *r as its row; NULL: the file has none. */
 int vtrain_lora_find(vtrain_lora *l, const char *module, vtrain_lora_entry **e, vtrain_renamed *r,
                      vc_err *err);
-/* Whether the file has the layer's rows with the second half first. */
-bool vtrain_lora_swapped(const vtrain_renamed *r);
+/* Lets v have the rows of a factor whose layer's halves the first authors have in the other order,
+ * in ours: a copy, which l frees. */
+int vtrain_lora_swap(vtrain_lora *l, const vtrain_lora_entry *e, vf_view *v, vc_err *err);
 /* Lets l free `made` when it is closed. */
 int vtrain_lora_keep(vtrain_lora *l, void *made, vc_err *err);
 /* magnitudes.c. Metadata that say DoRA need magnitudes in the file. */

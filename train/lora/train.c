@@ -142,6 +142,14 @@ static void measure(int64_t size[2], const vf_view *whole, const vf_view *a, con
     size[1] = rows && columns && columns->nd == 2 ? columns->dim[1] : 0;
 }
 
+/* The axis of the file's factors whose halves are those of the layer's rows. */
+static vt_side halves_of(const vtrain_lora_entry *e, const vt_adapter *a)
+{
+    const vf_view *whole = e->more[VTRAIN_PART_KR_1], *split = e->more[VTRAIN_PART_KR_1A];
+    const vf_view *one = whole ? whole : split;
+    return vt_adapter_halves(a, one ? one->dim[0] : 0);
+}
+
 /* Finds the factor by which this run would divide a weight as the file's LoKr does. */
 static bool find_factor(vt_adapter_size *s, const int64_t one[2], const int64_t two[2])
 {
@@ -206,6 +214,11 @@ static int size_more(vt_adapter_size *s, const vtrain_lora *l, const vtrain_lora
     if (!(s->alpha > 0))
         return vc_fail(err, VC_EMISMATCH, "%s: module \"%s\" has alpha %g, but training needs an "
                        "alpha above 0", l->path, e->module, s->alpha);
+    if (vtrain_rename_swapped(r) && halves_of(e, a) == VT_END)
+        return vc_fail(err, VC_EFORMAT, "%s: module \"%s\" has a LoKr whose first matrix has an "
+                       "odd number of rows, and here the layer's halves are the other way round, "
+                       "which no LoKr of these sizes has: give pytorch_lora_weights.safetensors",
+                       l->path, e->module);
     if (a->kron && !size_kron(s, e))
         return vc_fail(err, VC_EMISMATCH, "%s: module \"%s\" has a LoKr that is divided in a way "
                        "that this run cannot train: LyCORIS's factorization gives others",
@@ -245,12 +258,18 @@ static int load_more(vt_param *x, vtrain_lora *l, vt_ctx *g, vc_err *err)
         rc = check_scale(x, l, e, err);
     if (rc)
         return rc;
+    const vt_factor *f = &a->factor[x->role - 1];
     const vf_view *v = factor_of(e, a, x->role - 1);
     e->used |= 1;
+    if (v && vtrain_rename_swapped(&r) && f->side[0] == halves_of(e, a)) {
+        vf_view own = *v;
+        rc = vtrain_lora_swap(l, e, &own, err);
+        return rc ? rc : vf_values_set(g, x->t, &own, err);
+    }
     return v ? vf_values_set(g, x->t, v, err)
              : vc_fail(err, VC_EMISMATCH, "module \"%s\" has no %s in the file, as this run's "
                        "LoKr is divided in another way: leave --rank and the flags of LoKr out",
-                       x->module, a->factor[x->role - 1].suffix + 1);
+                       x->module, f->suffix + 1);
 }
 
 /* ---- a file's adapters ---- */

@@ -12,7 +12,8 @@
  *   DIR/lora_comfyui.safetensors   diffusion_model.<module>: ComfyUI, musubi-tuner's convert_lora
  * Where the first authors' names have one module for n of ours, its A has our A one below the
  * other, its B has our B along the diagonal, and its rank and alpha are the sums of ours; if ours
- * have other strengths, they are multiplied into B. A module's own rank and alpha are PEFT's
+ * have other strengths, they are multiplied into B. Where their halves of a module are in the other
+ * order (VTRAIN_SWAPPED), so are those of B in their file. A module's own rank and alpha are PEFT's
  * rank_pattern and alpha_pattern in the metadata. All files are sealed (safetensors.h).
  *
  * A transformer is a folder that diffusers' from_pretrained loads: config.json, a copy of the

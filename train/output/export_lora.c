@@ -193,6 +193,39 @@ static int add_named(layout *l, const char *module, const vt_factor *f, const vt
     return add_tensor(l, module, suffix, t, scale, err);
 }
 
+/* Exchanges the halves of n values. */
+static void swap_halves(float *v, int64_t n)
+{
+    for (int64_t i = 0; i < n / 2; i++) {
+        const float x = v[i];
+        v[i] = v[n / 2 + i];
+        v[n / 2 + i] = x;
+    }
+}
+
+/* Adds a factor with the halves of its rows exchanged. */
+static int add_swapped(layout *l, const char *module, const vt_factor *f, const vt_tensor *t,
+                       double scale, vc_err *err)
+{
+    const int64_t n = vt_count(t);
+    float *v = malloc(sizeof *v * (size_t)n);
+    int rc = v ? vt_to_host(vt_params_context(l->p), t, v, err) : vc_no_memory(err);
+    if (!rc)
+        swap_halves(v, n);
+    vt_tensor *own = rc ? NULL : make(l, t->nd, t->dim, v, err);
+    free(v);
+    if (rc || !own)
+        return rc ? rc : VC_ENOMEM;
+    return add_named(l, module, f, own, scale, err);
+}
+
+/* The axis of a layer's factors whose halves are those of its rows. */
+static vt_side halves_of(const vt_lin *l)
+{
+    const vt_tensor *one = l->factor[0] ? l->factor[0] : l->factor[1];
+    return vt_adapter_halves(l->adapter, one->dim[0]);
+}
+
 /* Adds alpha of a module. Where the metadata hold it, only PEFT's LoRA is read by them. */
 static int add_alpha(layout *l, const char *module, const vt_lin *lin, double alpha, vc_err *err)
 {
@@ -260,10 +293,10 @@ static int magnitudes(float *to, const layout *l, const vt_lin *lin, vc_err *err
     return rc;
 }
 
-/* Adds the magnitudes of n modules, one below the other: [out], or [out,1] in other programs'
- * form. */
+/* Adds the magnitudes of n modules, one below the other, or with exchanged halves: [out], or
+ * [out,1] in other programs' form. */
 static int add_magnitudes(layout *l, const char *module, const vt_lin *const *of, int n,
-                          vc_err *err)
+                          bool swapped, vc_err *err)
 {
     int64_t rows = 0, at = 0;
     for (int i = 0; i < n; i++)
@@ -272,6 +305,8 @@ static int add_magnitudes(layout *l, const char *module, const vt_lin *const *of
     int rc = m ? 0 : vc_no_memory(err);
     for (int i = 0; !rc && i < n; at += of[i++]->w->dim[0])
         rc = magnitudes(m + at, l, of[i], err);
+    if (!rc && swapped)
+        swap_halves(m, rows);
     const int64_t dim[2] = { rows, 1 };
     vt_tensor *t = rc ? NULL : make(l, l->naming->alpha ? 2 : 1, dim, m, err);
     free(m);
@@ -400,22 +435,24 @@ static int add_fused(layout *l, const vtrain_renamed *r, const vt_lin *at, vc_er
         rc = add_alpha(l, r->theirs, at, f.mixed ? (double)f.rank
                                                  : alpha_of(l->o, at, false) * times, err);
     return rc || !at->factor[2] || !adapter->pair ? rc
-           : add_magnitudes(l, r->theirs, f.of, f.parts, err);
+           : add_magnitudes(l, r->theirs, f.of, f.parts, false, err);
 }
 
 /* ---- a LoRA file ---- */
 
-/* Adds one factor of a module by its name in the file, and alpha after the B of a pair, or before
- * the first of other factors. */
-static int add_one(layout *l, const vt_param *x, const char *name, vc_err *err)
+/* Adds one factor of a module by its name in the file, where the halves of its rows may be swapped,
+ * and alpha after the B of a pair, or before the first of other factors. */
+static int add_one(layout *l, const vt_param *x, const char *name, bool swapped, vc_err *err)
 {
     const vt_adapter *adapter = x->lin->adapter;
     const int index = x->role - 1;
     const vt_factor *f = &adapter->factor[index];
     const bool b = adapter->pair && index == 1;
     if (f->init == VT_INIT_ROWS)
-        return add_magnitudes(l, name, (const vt_lin *const[]){ x->lin }, 1, err);
-    int rc = add_named(l, name, f, x->t, b ? scale_of(l->o, x->lin) : 1, err);
+        return add_magnitudes(l, name, (const vt_lin *const[]){ x->lin }, 1, swapped, err);
+    const bool turned = swapped && f->side[0] == halves_of(x->lin);
+    int rc = (turned ? add_swapped : add_named)(l, name, f, x->t, b ? scale_of(l->o, x->lin) : 1,
+                                                err);
     if (!rc && (adapter->pair ? b : is_module(x)))
         rc = add_alpha(l, name, x->lin, alpha_of(l->o, x->lin, false), err);
     return rc;
@@ -424,13 +461,13 @@ static int add_one(layout *l, const vt_param *x, const char *name, vc_err *err)
 static int add_param(layout *l, const vt_param *x, vc_err *err)
 {
     vtrain_renamed r;
-    int rc = vtrain_rename_find(&r, l->naming->renamed ? l->o->renames : NULL, x->module, err);
+    int rc = vtrain_rename_module(&r, l->naming->renamed ? l->o->renames : NULL, x->module, err);
     bool comfyui = r.row && r.row->comfyui && l->naming == &vtrain_comfyui;
     const char *name = comfyui ? r.row->comfyui : r.row ? r.theirs : x->module;
     if (!rc && r.parts > 1)
         rc = is_module(x) ? add_fused(l, &r, x->lin, err) : 0;
     else if (!rc)
-        rc = add_one(l, x, name, err);
+        rc = add_one(l, x, name, vtrain_rename_swapped(&r), err);
     free(r.theirs);
     return rc;
 }

@@ -279,8 +279,18 @@ static int check_patterns(const vtrain *t, vc_err *err)
     return 0;
 }
 
-/* Leaves out the files in the names of the first authors, who fuse modules, for a LoKr of one of
- * these: Kronecker products of several modules are none of the whole. */
+/* Whether the first authors' form of a module, whose row is r, cannot hold its LoKr: several modules
+ * are one there, or its halves are exchanged, which those of an odd first matrix cannot be. */
+static bool has_no_form(const vt_lin *lin, const vtrain_renamed *r)
+{
+    const vt_tensor *one = lin->factor[0] ? lin->factor[0] : lin->factor[1];
+    return r->parts > 1 || (vtrain_rename_swapped(r) &&
+                            vt_adapter_halves(lin->adapter, one->dim[0]) == VT_END);
+}
+
+/* Leaves out the files in the names of the first authors, where modules are fused or have exchanged
+ * halves, for a LoKr of one of these: Kronecker products of several modules are none of the
+ * whole. */
 static int check_exports(vtrain *t, vc_err *err)
 {
     vtrain_config *c = &t->cfg;
@@ -293,16 +303,18 @@ static int check_exports(vtrain *t, vc_err *err)
         const vt_param *p = vt_params_at(t->params, i);
         vtrain_renamed r = { 0 };
         int rc = p->role == VT_P_BASE ? 0
-                 : vtrain_rename_find(&r, f->lora_names, p->module, err);
+                 : vtrain_rename_module(&r, f->lora_names, p->module, err);
         free(r.theirs);
         if (rc)
             return rc;
-        for (int k = 0; r.parts > 1 && k < 2; k++) {
+        const bool none = p->role != VT_P_BASE && has_no_form(p->lin, &r);
+        for (int k = 0; none && k < 2; k++) {
             if (!*files[k].on || !files[k].renamed)
                 continue;
-            vc_say(t->ui, "--%s: %s.safetensors is not written: it has %s and others in one, which "
-                   "a LoKr of each cannot be; ComfyUI also reads pytorch_lora_weights.safetensors",
-                   files[k].flag, files[k].file, p->module);
+            vc_say(t->ui, "--%s: %s.safetensors is not written: it has %s %s, which a LoKr of each "
+                   "cannot be; ComfyUI also reads pytorch_lora_weights.safetensors",
+                   files[k].flag, files[k].file, p->module,
+                   r.parts > 1 ? "and others in one" : "with exchanged halves");
             *files[k].on = false;
         }
     }
