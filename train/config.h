@@ -80,7 +80,7 @@ typedef struct vtrain_config {
     double lora_dropout, network_dropout, rank_dropout, module_dropout;
     bool rank_dropout_scale;
     char *target_name, *lora_checkpoint, *preset_lora_path;
-    bool bake_scale, export_kohya, export_comfyui, export_pipeline;
+    bool bake_scale, export_kohya, export_comfyui, export_diffsynth, export_pipeline;
 
     /* objective */
     int objective;                            /* index into auto|flow|v */

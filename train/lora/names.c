@@ -131,6 +131,9 @@ const vtrain_naming vtrain_kohya_plain = {
     "lora_kohya.safetensors", "lora_unet_", .flat = true,
     .alpha = ".alpha",
 };
+const vtrain_naming vtrain_diffsynth = {
+    .file = "lora_diffsynth.safetensors", .prefix = "", .alpha = ".alpha",
+};
 const vtrain_naming vtrain_comfyui = {
     "lora_comfyui.safetensors", "diffusion_model.", .renamed = true,
     .alpha = ".alpha",

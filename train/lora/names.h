@@ -73,7 +73,7 @@ typedef struct vtrain_naming {
                                                * suffixes of kohya (adapter.h); NULL: the metadata
                                                * hold alpha, and factors have PEFT's suffixes */
 } vtrain_naming;
-extern const vtrain_naming vtrain_diffusers, vtrain_comfyui;
+extern const vtrain_naming vtrain_diffusers, vtrain_comfyui, vtrain_diffsynth;
 /* lora_kohya.safetensors: in VideoX-Fun's form with the first authors' names or with diffusers',
  * and in the form of kohya's sd-scripts with the first authors' or (plain) with diffusers'. */
 extern const vtrain_naming vtrain_kohya, vtrain_kohya_diffusers, vtrain_kohya_scripts,

@@ -198,6 +198,7 @@ struct vtrain_family {
     const char *first_class;
     int (*convert)(cJSON **config, const cJSON *theirs, const vt_source *src, vc_err *err);
     const vtrain_naming *kohya;               /* of lora_kohya.safetensors; NULL: vtrain_kohya */
+    bool diffsynth;                           /* DiffSynth-Studio reads vtrain_diffsynth alone */
 
     /* Makes config.json of a model that starts from noise, with the kind of its prediction as
      * prediction_type. NULL: the family cannot start from noise. */

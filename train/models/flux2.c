@@ -432,7 +432,7 @@ static int flux2_convert(cJSON **config, const cJSON *theirs, const vt_source *s
 
 const vtrain_family vtrain_flux2 = {
     .class_name = "Flux2Transformer2DModel", .first_class = "Flux2", .convert = flux2_convert,
-    .lora_names = first_names, .kohya = &vtrain_kohya_scripts,
+    .lora_names = first_names, .kohya = &vtrain_kohya_scripts, .diffsynth = true,
     .text_args = { "encoder_hidden_states" }, .layout = VTRAIN_TOKENS, .time = VTRAIN_TIME_LEVEL,
     .size = sizeof(flux2), .weights = offsetof(flux2, w), .table = model_table,
     .read = flux2_read, .fit = flux2_fit, .prepare = flux2_prepare, .embed = flux2_embed,

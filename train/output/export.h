@@ -4,12 +4,13 @@
  * for alpha: its metadata has alpha, which diffusers reads from 0.33 on and most other programs
  * never do. With `bake` the strength alpha / rank is therefore multiplied into B and alpha equals
  * the rank, so that all programs agree; the metadata's vlt_network_alpha is the trained alpha. If
- * wanted, two more files have the same values as `.lora_down.weight`, `.lora_up.weight` and a
+ * wanted, more files have the same values as `.lora_down.weight`, `.lora_up.weight` and a
  * scalar `.alpha`, with modules by the names of the family's first authors (tables in
  * train/lora/names.h), or in lora_kohya by ours where VideoX-Fun's model has them:
  *   DIR/lora_kohya.safetensors     lora_unet__<module, _ for .>: VideoX-Fun's merge_lora; or
  *                                  lora_unet_<module>: kohya's sd-scripts
  *   DIR/lora_comfyui.safetensors   diffusion_model.<module>: ComfyUI, musubi-tuner's convert_lora
+ *   DIR/lora_diffsynth.safetensors <module> by our names: DiffSynth-Studio's models that have these
  * Where the first authors' names have one module for n of ours, its A has our A one below the
  * other, its B has our B along the diagonal, and its rank and alpha are the sums of ours; if ours
  * have other strengths, they are multiplied into B. Where their halves of a module are in the other
@@ -38,14 +39,14 @@ typedef struct vtrain_export_lora_opts {
     double alpha;
     bool bake;                                /* multiplies B by alpha / rank; alpha is then rank */
     const vtrain_naming *kohya;               /* of lora_kohya.safetensors; NULL: not written */
-    bool comfyui;
+    bool comfyui, diffsynth;
     const char *data, *plan;                  /* for the metadata: roots and plans of the training
                                                * datasets, blank-separated; or NULL */
     const char *transformer;                  /* trained one of a model's two, or NULL */
     int model;                                /* whose pairs are exported (vt_param.model) */
-    const char *suffix;                       /* of the names lora_kohya and lora_comfyui; or
+    const char *suffix;                       /* of the names lora_kohya, lora_comfyui..; or
                                                * NULL */
-    const char *more;                         /* folder of these two files; NULL: dir */
+    const char *more;                         /* folder of these files; NULL: dir */
     vf_sums *sums;                            /* gets the files' checksums, or NULL */
     const vtrain_rename *renames;             /* of the family, or NULL */
 } vtrain_export_lora_opts;

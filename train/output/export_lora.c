@@ -516,6 +516,7 @@ int vtrain_export_lora(const char *dir, vt_params *p, const vtrain_export_lora_o
 {
     const struct { const vtrain_naming *naming; bool wanted; } files[] = {
         { &vtrain_diffusers, true }, { o->kohya, o->kohya }, { &vtrain_comfyui, o->comfyui },
+        { &vtrain_diffsynth, o->diffsynth },
     };
     int rc = 0;
     for (size_t i = 0; !rc && i < sizeof files / sizeof *files; i++) {

@@ -279,6 +279,21 @@ static int check_patterns(const vtrain *t, vc_err *err)
     return 0;
 }
 
+/* Refuses --export_diffsynth where DiffSynth-Studio reads another file, or none. */
+static int check_diffsynth(const vtrain *t, vc_err *err)
+{
+    const vt_adapter *a = &vt_adapters[t->cfg.adapter];
+    if (!t->cfg.export_diffsynth)
+        return 0;
+    if (!t->model.family->diffsynth)
+        return vc_fail(err, VC_EUSAGE, "--export_diffsynth: DiffSynth-Studio finds the modules of "
+                       "FLUX.2 alone in that file; of a %s it reads one of the other files: leave "
+                       "the flag out", t->model.family->class_name);
+    return a->pair && !a->factor[2].suffix ? 0
+         : vc_fail(err, VC_EUSAGE, "--export_diffsynth: DiffSynth-Studio reads LoRAs alone, and "
+                   "this is a %s: leave the flag out, or give --adapter lora", a->title);
+}
+
 /* Whether the first authors' form of a module, whose row is r, cannot hold its LoKr: several modules
  * are one there, or its halves are exchanged, which those of an odd first matrix cannot be. */
 static bool has_no_form(const vt_lin *lin, const vtrain_renamed *r)
@@ -370,6 +385,8 @@ static int train_lora(vtrain *t, vc_err *err)
         t->lora.alphas = t->lora.alphas || c->alpha_pattern.n > 0;
         rc = check_patterns(t, err);
     }
+    if (!rc)
+        rc = check_diffsynth(t, err);
     if (!rc && vt_adapters[c->adapter].kron) {
         rc = check_exports(t, err);
     }

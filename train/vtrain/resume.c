@@ -91,7 +91,7 @@ static const char *const state_of[] = {
  * change other messages report. A change of any other setting is a warning. */
 static const char *const may_change[] = {
     "latents", "follow", "verify_data", "training_type", "bake_scale", "export_kohya",
-    "export_comfyui", "export_pipeline", "max_train_steps", "num_train_epochs",
+    "export_comfyui", "export_diffsynth", "export_pipeline", "max_train_steps", "num_train_epochs",
     "train_batch_size", "gradient_accumulation_steps", "seed", "device", "threads", "kernels",
     "deterministic", "workers", "gradient_checkpointing",
     "memory_limit", "gradient_checkpointing_offload", "blocks_to_swap", "low_vram", "profile",

@@ -56,8 +56,8 @@ static int write_lora(const vtrain *t, int i, const char *dir, vf_sums *sums, vc
                                  : t->model.family->kohya ? t->model.family->kohya : &vtrain_kohya;
     vtrain_export_lora_opts o = {
         .rank = t->cfg.rank, .alpha = t->cfg.network_alpha, .bake = t->cfg.bake_scale,
-        .kohya = kohya, .comfyui = t->cfg.export_comfyui, .data = roots,
-        .plan = plans, .sums = sums, .more = dir, .model = i,
+        .kohya = kohya, .comfyui = t->cfg.export_comfyui,
+        .diffsynth = t->cfg.export_diffsynth, .data = roots, .plan = plans, .sums = sums, .more = dir, .model = i,
         .transformer = i ? "transformer_2"
                        : t->model.boundary > 0 ? vtrain_transformer_name(t) : NULL,
         .renames = t->model.family->lora_names, .suffix = vtrain_both(t) ? suffixes[i] : NULL,
@@ -286,7 +286,9 @@ static int add_bytes(void *arg, const char *prefix, const vt_param *p, vt_tensor
 static int64_t checkpoint_bytes(vtrain *t)
 {
     bool lora = t->cfg.training_type == VTRAIN_LORA;
-    int64_t all = 2 * PER_FILE, files = lora ? 1 + t->cfg.export_kohya + t->cfg.export_comfyui : 1;
+    const vtrain_config *c = &t->cfg;
+    int64_t all = 2 * PER_FILE;
+    int64_t files = lora ? 1 + c->export_kohya + c->export_comfyui + c->export_diffsynth : 1;
     if (vtrain_opt_has_plain(t->optim.state))
         files *= 2;
     vtrain_opt_each(t->optim.state, add_bytes, &all, NULL);
