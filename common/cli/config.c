@@ -5,6 +5,7 @@
 #include <yaml.h>
 
 #include "common/base/utf8.h"
+#include "common/cli/config_env.h"
 #include "common/cli/config_internal.h"
 #include "common/os/file.h"
 
@@ -254,7 +255,7 @@ int vc_flags_read_config(vc_flags *set, const char *path, vc_err *err)
 
     int rc = vc_config_load(&doc, path, err);
     if (!rc) {
-        const vc_peer_file *peer = vc_peer_of(&doc);
+        const vc_peer_file *peer = vc_env_is(path) ? &vc_simpletuner_file : vc_peer_of(&doc);
         rc = peer ? vc_peer_read(set, peer, &doc, path, err) : apply_flags(set, &doc, path, err);
         yaml_document_delete(&doc);
     }

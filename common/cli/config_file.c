@@ -1,10 +1,12 @@
-/* config_file.c - reads a YAML or TOML file into a document; see config_internal.h. */
+/* config_file.c - reads a YAML or TOML file, or SimpleTuner's config.env, into a document; see
+ * config_internal.h. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <yaml.h>
 
 #include "common/base/utf8.h"
+#include "common/cli/config_env.h"
 #include "common/cli/config_internal.h"
 #include "common/cli/config_toml.h"
 #include "common/os/file.h"
@@ -129,12 +131,13 @@ static int check_text(const char *text, size_t size, bool toml, vc_err *err)
 
 static int document(yaml_document_t *doc, char *text, size_t size, const char *path, vc_err *err)
 {
-    const bool toml = has_end(path, ".toml");
+    const bool toml = has_end(path, ".toml"), env = vc_env_is(path);
     if (has_end(path, ".json"))
         size = join_surrogates(text, size);
-    int rc = check_text(text, size, toml, err);
+    int rc = check_text(text, size, toml || env, err);
     if (!rc)
-        rc = (toml ? vc_toml_document : yaml_document)(doc, text, size, err);
+        rc = (toml ? vc_toml_document : env ? vc_env_document : yaml_document)(doc, text, size,
+                                                                              err);
     return rc ? vc_context(err, rc, "%s", path) : 0;
 }
 

@@ -1,4 +1,5 @@
-/* fuzz_config.c - any bytes are read as a file of settings; the first byte chooses YAML or TOML. */
+/* fuzz_config.c - any bytes are read as a file of settings; the first byte chooses YAML, TOML
+ * or SimpleTuner's config.env. */
 #include <string.h>
 
 #include "common/cli/flags.h"
@@ -37,6 +38,7 @@ static const vc_program program = {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    static const char *const names[] = { "c.toml", "c.yaml", "c.env" };
     char path[256], name[] = "prog", flag[] = "--config";
     char *argv[] = { name, flag, path, NULL };
     options o;
@@ -46,7 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size == 0)
         return 0;
     snprintf(path, sizeof path, "%s",
-             fuzz_file(data[0] % 2 ? "c.yaml" : "c.toml", data + 1, size - 1));
+             fuzz_file(names[data[0] % 3], data + 1, size - 1));
     int rc = vc_flags_parse(&set, &program, &o, 3, argv, stdout, &err);
     if (rc && rc != VC_EUSAGE)
         abort();

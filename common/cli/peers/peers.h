@@ -68,6 +68,15 @@ typedef struct vc_peer_file {
     const vc_peer_row *rows; /* ended by a NULL key */
 } vc_peer_file;
 
+/* Variables of a file of assignments (config_env.h), and the flag that they are. */
+typedef struct vc_peer_variable {
+    const char *names;       /* separated by blanks; a trailing '*' matches any ending; NULL ends
+                              * the table */
+    const char *key;         /* NULL: the name in small letters */
+    const char *value;       /* of the flag, where the variable is true; NULL: the variable's */
+} vc_peer_variable;
+extern const vc_peer_variable vc_simpletuner_variables[];
+
 /* peers.c; ended by NULL. A file is of the first peer whose signs it has. */
 extern const vc_peer_file *const vc_peer_files[];
 extern const vc_peer_file vc_aitoolkit_file, vc_fastvideo_file, vc_ltxtrainer_file,

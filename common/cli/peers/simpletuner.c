@@ -157,7 +157,9 @@ static const vc_peer_row rows[] = {
     BOTH("flux_guidance_mode", "model_family", "", "flux/constant>|flux2/*>|z_image/*>",
          "the guidance of training is one number, --embedded_guidance"),
     NOTE("flux_guidance_min flux_guidance_max", "it belongs to flux_guidance_mode random-range"),
-    NOTE("hub_model_id push_to_hub_background", HUB),
+    NOTE("hub_model_id push_to_hub_background model_card_safe_for_work", HUB),
+    NOTE("env.*", "SimpleTuner has no setting of this name: write its flag in TRAINER_EXTRA_ARGS, "
+         "or the one here on the command line"),
     REFUSED("push_to_hub push_checkpoints_to_hub", HUB),
     NOTE("conditioning_multidataset_sampling", "several references of a sample are taken together"),
     NOTE("flow_custom_timesteps_* flow_timesteps_mode", "it belongs to a list that is off"),
