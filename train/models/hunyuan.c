@@ -11,11 +11,11 @@
 #include <string.h>
 
 #include "common/nn/embeddings.h"
-#include "common/nn/flux_blocks.h"
 #include "common/nn/positions.h"
 #include "formats/json/config.h"
 #include "train/models/dit.h"
 #include "train/models/hunyuan.h"
+#include "train/models/hunyuan_refiner.h"
 
 #define EPS 1e-6f
 #define GUIDANCE_STEPS 1000                   /* a guidance of 1 is embedded as this timestep */
@@ -28,32 +28,26 @@ enum { D = NN_FLUX_D, HEAD = NN_FLUX_HEAD, HIDDEN = NN_FLUX_HIDDEN, TWO_D = NN_F
        IN = NN_FLUX_SIZES, PATCH = IN - 1, PATCH_T = IN - 2, TEXT = IN - 3, POOLED = IN - 4,
        TOKEN_OUT = IN - 5, GUIDANCE = IN - 6 };
 
-typedef struct refiner_weights {
-    nn_norm norm1, norm2;
-    nn_attention attn;
-    vt_lin gates, up, down;                   /* gates [2D,D] */
-} refiner_weights;
-
 typedef struct model_weights {
     vt_lin patch;                             /* w [D,IN,PATCH_T,PATCH,PATCH] */
     vt_lin time1, time2, guidance1, guidance2, pooled1, pooled2, mod_out, proj_out;
-    vt_lin refiner_time1, refiner_time2, refiner_text1, refiner_text2, text;
+    vt_lin text;
+    hunyuan_refiner_time refiner;
 } model_weights;
 
 #define LIN(type, field, name, out, in) \
     { name, VT_W_LINEAR, offsetof(type, field), { out, in }, VT_INIT_XAVIER }
 #define VEC(type, field, name, n, start) { name, VT_W_TENSOR, offsetof(type, field), { n }, start }
 #define MODEL(field, name, out, in) LIN(model_weights, field, name, out, in)
-#define REFINER(field, name, out, in) LIN(refiner_weights, field, name, out, in)
 
 static const vt_weight model_table[] = {
     { "x_embedder.proj", VT_W_CONV, offsetof(model_weights, patch),
       { D, IN, PATCH_T, PATCH, PATCH }, VT_INIT_XAVIER },
     VEC(model_weights, patch.b, "x_embedder.proj.bias", D, VT_INIT_ZERO),
-    MODEL(refiner_time1, "context_embedder.time_text_embed.timestep_embedder.linear_1", D, TIME),
-    MODEL(refiner_time2, "context_embedder.time_text_embed.timestep_embedder.linear_2", D, D),
-    MODEL(refiner_text1, "context_embedder.time_text_embed.text_embedder.linear_1", D, TEXT),
-    MODEL(refiner_text2, "context_embedder.time_text_embed.text_embedder.linear_2", D, D),
+    MODEL(refiner.time1, "context_embedder.time_text_embed.timestep_embedder.linear_1", D, TIME),
+    MODEL(refiner.time2, "context_embedder.time_text_embed.timestep_embedder.linear_2", D, D),
+    MODEL(refiner.text1, "context_embedder.time_text_embed.text_embedder.linear_1", D, TEXT),
+    MODEL(refiner.text2, "context_embedder.time_text_embed.text_embedder.linear_2", D, D),
     MODEL(text, "context_embedder.proj_in", D, TEXT),
     MODEL(time1, "time_text_embed.timestep_embedder.linear_1", D, TIME),
     MODEL(time2, "time_text_embed.timestep_embedder.linear_2", D, D),
@@ -63,21 +57,6 @@ static const vt_weight model_table[] = {
     MODEL(guidance2, "time_text_embed.guidance_embedder.linear_2", GUIDANCE, D),
     MODEL(mod_out, "norm_out.linear", TWO_D, D),
     MODEL(proj_out, "proj_out", TOKEN_OUT, D),
-    { 0 }
-};
-
-static const vt_weight refiner_table[] = {
-    VEC(refiner_weights, norm1.w, "norm1.weight", D, VT_INIT_ONE),
-    VEC(refiner_weights, norm1.b, "norm1.bias", D, VT_INIT_ZERO),
-    REFINER(attn.q, "attn.to_q", D, D),
-    REFINER(attn.k, "attn.to_k", D, D),
-    REFINER(attn.v, "attn.to_v", D, D),
-    REFINER(attn.out, "attn.to_out.0", D, D),
-    VEC(refiner_weights, norm2.w, "norm2.weight", D, VT_INIT_ONE),
-    VEC(refiner_weights, norm2.b, "norm2.bias", D, VT_INIT_ZERO),
-    REFINER(up, "ff.net.0.proj", HIDDEN, D),
-    REFINER(down, "ff.net.2", D, HIDDEN),
-    REFINER(gates, "norm_out.linear", TWO_D, D),
     { 0 }
 };
 
@@ -194,19 +173,6 @@ static void hunyuan_fit(const void *model, vtrain_fit *fit)
 
 /* ---- prepare ---- */
 
-/* The mask of latent_concat: ones in the first latent frame, zeros in all later frames. */
-static vt_tensor *first_frame_mask(vt_ctx *g, vt_tensor *x)
-{
-    vt_tensor *zero = vt_scale(g, vt_slice(g, x, 1, 0, 1), 0);
-    float one = 1;
-    vt_tensor *ones = vt_from_host(g, VC_F32, 1, (int64_t[]){ 1 }, &one, VC_F32);
-    vt_tensor *part[2] = { vt_add(g, vt_slice(g, zero, 2, 0, 1), ones), NULL };
-    if (x->dim[2] == 1)
-        return part[0];
-    part[1] = vt_slice(g, zero, 2, 1, x->dim[2]);
-    return vt_concat(g, 2, 2, part);
-}
-
 static void hunyuan_prepare(vt_ctx *g, void *model, vtrain_in *in)
 {
     hunyuan *m = model;
@@ -224,7 +190,7 @@ static void hunyuan_prepare(vt_ctx *g, void *model, vtrain_in *in)
     in->made[KEYS] = vtrain_key_lengths(g, &in->text[0], m->video);
     in->made[TEXT_KEYS] = vtrain_key_lengths(g, &in->text[0], 0);
     if (m->condition == LATENT_CONCAT)
-        in->made[MASK] = first_frame_mask(g, in->x);
+        in->made[MASK] = hunyuan_first_frame_mask(g, in->x);
     vtrain_note_mask(g, in, "encoder_attention_mask", &in->text[0]);
 }
 
@@ -264,11 +230,7 @@ static void hunyuan_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor
     vtrain_note(in, "hidden_states", x);
     vtrain_note(in, "pooled_projections", in->text[1].pooled);
     embed_times(g, m, in, s);
-    vt_tensor *mean = nn_mean_tokens(g, text, in->made[TEXT_KEYS]);
-    s[E_REFINER] = vt_silu(g, vt_add(g, embed_number(g, in->t, &w->refiner_time1,
-                                                     &w->refiner_time2),
-                                     nn_embed_vector(g, mean, &w->refiner_text1, &w->refiner_text2,
-                                                     VC_F32)));
+    s[E_REFINER] = hunyuan_refiner_embed(g, &w->refiner, in->t, text, in->made[TEXT_KEYS]);
     s[PROMPT] = vt_linear(g, vt_cast(g, text, vt_compute(g)), &w->text);
     s[X] = nn_embed_patches(g, nn_patches(g, x, patch), &w->patch);
     memcpy(s + MADE, in->made, 4 * sizeof *in->made);
@@ -278,18 +240,8 @@ static void refiner_block(vt_ctx *g, const void *model, const void *weights, vt_
                           vt_tensor **out)
 {
     const hunyuan *m = model;
-    const refiner_weights *w = weights;
-    const nn_heads heads = { .n = m->heads };
-    vt_tensor *x = in[PROMPT], *h, *gate[2];
-    vt_chunk(g, nn_modulation(g, in[E_REFINER], &w->gates, 2), 1, 2, gate);
-
-    h = vt_layer_norm(g, x, w->norm1.w, w->norm1.b, EPS);
-    h = nn_self_attention(g, h, &w->attn, &heads, in[MADE + TEXT_KEYS]);
-    x = vt_gated_add(g, x, h, gate[0]);
-
-    h = vt_layer_norm(g, x, w->norm2.w, w->norm2.b, EPS);
-    h = vt_linear(g, vt_silu(g, vt_linear(g, h, &w->up)), &w->down);
-    out[PROMPT] = vt_gated_add(g, x, h, gate[1]);
+    out[PROMPT] = hunyuan_refine(g, in[PROMPT], in[E_REFINER], weights, m->heads,
+                                 in[MADE + TEXT_KEYS]);
 }
 
 static nn_times times_of(const hunyuan *m, vt_tensor *const *in)
@@ -346,8 +298,8 @@ const vtrain_family vtrain_hunyuan = {
     .size = sizeof(hunyuan), .weights = offsetof(hunyuan, w), .table = model_table,
     .read = hunyuan_read, .fit = hunyuan_fit, .prepare = hunyuan_prepare,
     .embed = hunyuan_embed, .head = hunyuan_head,
-    .blocks = { { "context_embedder.token_refiner.refiner_blocks.%d.", refiner_table,
-                  sizeof(refiner_weights), N_IN, 1, refiner_block, NULL },
+    .blocks = { { HUNYUAN_REFINER, hunyuan_refiner_table, sizeof(hunyuan_refiner_weights), N_IN, 1,
+                  refiner_block, NULL },
                 { "transformer_blocks.%d.", nn_dual_table, sizeof(nn_dual_weights), N_IN, 2,
                   dual_block, NULL },
                 { "single_transformer_blocks.%d.", nn_single_table, sizeof(nn_single_weights), N_IN,
