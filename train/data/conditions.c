@@ -224,8 +224,10 @@ int vtrain_data_fit(vtrain_data *d, const vtrain_family *family, const vtrain_fi
     memcpy(d->embeds, fit->embeds, sizeof d->embeds);
     d->needs_mask = fit->needs_mask;
     d->mask_channels = fit->mask_channels ? fit->mask_channels : 1;
-    for (int i = 0; i < d->n_slots; i++)
+    for (int i = 0; i < d->n_slots; i++) {
         d->slot[i].rows = fit->text_rows[i];
+        d->slot[i].absent = fit->absent_texts[i];
+    }
     d->clean_frames = fit->clean_first ? fit->mult[0] : 0;
     for (int i = 0; i < VC_ROLES && !rc; i++)
         if ((d->roles | d->references) & 1u << i)

@@ -41,7 +41,10 @@ typedef struct vtrain_slot {
     int64_t pooled;              /* width of `pooled`; 0: not stored */
     int64_t rows;                /* as fitted: rows of zeros follow a prompt up to this number; 0:
                                   * up to the longest of the batch */
+    bool absent;                 /* as fitted: a text of one row of zeros is none */
 } vtrain_slot;
+/* The number of tokens of a text x [n,width] of the slot. */
+int64_t vtrain_slot_length(const vtrain_slot *s, const float *x, int64_t n);
 
 /* Raw latent z of channel c <-> x of the transformer: x = (z - sub[c]) * mul[c]. From
  * scaling_factor, shift_factor, mean, std: sub = shift + mean, mul = scaling / std, computed in

@@ -260,6 +260,14 @@ static bool is_zeros(const vtrain_loader *l, const slot *s, int row)
     return (s->b.dropped[row] || blank) && s->segments[row];
 }
 
+/* A text that is none has no tokens. */
+static void count_tokens(const vtrain_slot *s, vtrain_text *t, int row)
+{
+    if (t->embeds)
+        t->length[row] = (int32_t)vtrain_slot_length(
+            s, t->embeds + (size_t)row * (size_t)(t->n * t->width), t->length[row]);
+}
+
 /* Opens the texts of all rows first, since the longest sets the batch's layout. */
 static int fill_texts(vtrain_loader *l, slot *s, vc_err *err)
 {
@@ -276,6 +284,8 @@ static int fill_texts(vtrain_loader *l, slot *s, vc_err *err)
                                 is_zeros(l, s, r), err))) {
                 vc_context(err, rc, "%s", l->d->slot[i].name);
                 row = r;
+            } else {
+                count_tokens(&l->d->slot[i], &s->b.text[i], r);
             }
     if (rc)
         vtrain_name_sample(l->d, s->row[row], rc, err);

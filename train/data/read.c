@@ -221,6 +221,16 @@ static int text_views(const vtrain_slot *s, int segments, vtrain_text_value *v, 
     return rc ? rc : check_shape(&v->pooled, 1, &s->pooled, err);
 }
 
+int64_t vtrain_slot_length(const vtrain_slot *s, const float *x, int64_t n)
+{
+    int64_t i = 0;
+    if (!s->absent || n != 1)
+        return n;
+    while (i < s->width && x[i] == 0)
+        i++;
+    return i < s->width;
+}
+
 /* Ends the opening of a text: checks its views if rc is 0, and closes it after an error. */
 static int check_text(const vtrain_data *d, int slot, vf_key key, int segments, int rc,
                       vtrain_text_value *v, vc_err *err)

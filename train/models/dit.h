@@ -20,7 +20,8 @@ enum { VTRAIN_TEXTS = 4, VTRAIN_ROWS = 4096, VTRAIN_MADE = 16 };
 typedef struct vtrain_cond {
     vt_tensor *embeds;                        /* [B,n,D] f32, zero beyond each row's length; NULL:
                                                * the dataset has the slot's pooled state alone */
-    const int32_t *length;                    /* [B] on the host: valid tokens, 1..n */
+    const int32_t *length;                    /* [B] on the host: valid tokens, 1..n; 0 too with
+                                               * fit.absent_texts */
     vt_tensor *pooled;                        /* [B,P] or NULL */
 } vtrain_cond;
 /* The blocks that backward runs again: the first `blocks`, as `how` says. */
@@ -68,6 +69,8 @@ typedef struct vtrain_fit {
                                                * all of them, which the model does not read */
     int64_t text_rows[VTRAIN_TEXTS];          /* rows of zeros follow a prompt's tokens up to this
                                                * number; 0: up to the longest of the batch */
+    bool absent_texts[VTRAIN_TEXTS];          /* a slot's text of one row of zeros is none: its
+                                               * length is 0 */
     bool whole_texts;                         /* all captions of a bucket have the same number of
                                                * rows, on which the sequence's length depends: dry
                                                * steps have this number too */

@@ -64,7 +64,7 @@ static int make_rows(sampling *s, const vtrain *t, vc_err *err)
     for (int k = 0; !rc && k < vtrain_data_slots(t->data); k++) {
         const vtrain_embeds *row[2] = { &s->p.pos[k], &s->p.neg[k] };
         const vtrain_slot *slot = vtrain_data_slot(t->data, k);
-        rc = sampling_text(&s->text[k], row, s->prompts, slot->rows, err);
+        rc = sampling_text(&s->text[k], row, s->prompts, slot, err);
         if (!rc)
             rc = sampling_pooled(&s->text[k], row, s->prompts, slot->pooled, err);
     }

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-int sampling_text(vtrain_text *t, const vtrain_embeds *const *row, int rows, int64_t least,
-                  vc_err *err)
+int sampling_text(vtrain_text *t, const vtrain_embeds *const *row, int rows,
+                  const vtrain_slot *slot, vc_err *err)
 {
     t->width = row[0]->width;
-    t->n = row[0]->n ? least : 0;
+    t->n = row[0]->n ? slot->rows : 0;
     for (int i = 0; i < rows; i++)
         if (row[i]->n > t->n)
             t->n = row[i]->n;
@@ -22,7 +22,7 @@ int sampling_text(vtrain_text *t, const vtrain_embeds *const *row, int rows, int
     if (!t->embeds)
         return vc_no_memory(err);
     for (int i = 0; i < rows; i++) {
-        t->length[i] = (int32_t)row[i]->n;
+        t->length[i] = (int32_t)vtrain_slot_length(slot, row[i]->embeds, row[i]->n);
         memcpy(t->embeds + (size_t)i * each, row[i]->embeds,
                sizeof(float) * (size_t)(row[i]->n * t->width));
     }

@@ -5,9 +5,9 @@
 #include "train/vtrain.h"
 
 /* Makes the rows of one slot: the prompt and, with guidance, the negative prompt, zero beyond their
- * lengths, and each of at least `least` tokens. The caller frees t's arrays. */
-int sampling_text(vtrain_text *t, const vtrain_embeds *const *row, int rows, int64_t least,
-                  vc_err *err);
+ * lengths, and each of at least slot->rows. The caller frees t's arrays. */
+int sampling_text(vtrain_text *t, const vtrain_embeds *const *row, int rows,
+                  const vtrain_slot *slot, vc_err *err);
 /* Adds the pooled vectors of the rows; width 0: the slot has none. */
 int sampling_pooled(vtrain_text *t, const vtrain_embeds *const *row, int rows, int64_t width,
                     vc_err *err);
