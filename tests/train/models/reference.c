@@ -133,6 +133,17 @@ static float *values(const vf_safetensors *f, const char *name, const char *what
     return x;
 }
 
+/* Reads the texts of a slot and their lengths; without these all rows are tokens. */
+static float *read_text(const vf_safetensors *f, const char *name, const char *what,
+                        const char *lengths, int64_t dim[3], int32_t length[8])
+{
+    float *text = values(f, name, what, dim), *n = values(f, name, lengths, NULL);
+    for (int i = 0; text && i < dim[0] && i < 8; i++)
+        length[i] = (int32_t)(n ? n[i] : (float)dim[1]);
+    free(n);
+    return text;
+}
+
 void ref_case_open(ref_case *c, const vf_safetensors *f, const char *name)
 {
     static const char *const roles[VC_ROLES] = {
@@ -145,7 +156,8 @@ void ref_case_open(ref_case *c, const vf_safetensors *f, const char *name)
     c->x = values(f, name, "x", c->dim);
     c->target = values(f, name, "target", NULL);
     c->t = values(f, name, "t", NULL);
-    c->text = values(f, name, "text", c->text_dim);
+    c->text = read_text(f, name, "text", "length", c->text_dim, c->length);
+    c->text_2 = read_text(f, name, "text_2", "length_2", c->text_2_dim, c->length_2);
     c->pooled = values(f, name, "pooled", c->pooled_dim);
     c->output = values(f, name, "output", NULL);
     float *loss = values(f, name, "loss", NULL);
@@ -162,12 +174,9 @@ void ref_case_open(ref_case *c, const vf_safetensors *f, const char *name)
         c->sound_length[i] = (int32_t)heard[i];
     free(heard);
     c->guidance = values(f, name, "guidance", NULL);
-    float *length = values(f, name, "length", NULL), *fps = values(f, name, "fps", NULL);
-    for (int i = 0; i < c->dim[0]; i++) {
-        c->length[i] = (int32_t)(length ? length[i] : (float)c->text_dim[1]);
+    float *fps = values(f, name, "fps", NULL);
+    for (int i = 0; i < c->dim[0]; i++)
         c->fps[i] = fps ? fps[i] : 0;
-    }
-    free(length);
     free(fps);
     assert_true(c->x && c->target && c->t && c->text && c->dim[0] <= 8);
 }
@@ -178,6 +187,7 @@ void ref_case_close(ref_case *c)
     free(c->target);
     free(c->t);
     free(c->text);
+    free(c->text_2);
     free(c->pooled);
     free(c->token_t);
     free(c->guidance);
@@ -189,20 +199,20 @@ void ref_case_close(ref_case *c)
         free(c->cond[i]);
 }
 
-/* The prompts, with the rows of zeros that the family wants behind them. */
-static vt_tensor *load_text(ref_model *m, const ref_case *c)
+/* The texts of a slot, with the rows of zeros that the family wants behind them. */
+static vt_tensor *load_text(ref_model *m, int slot, const float *from, const int64_t from_dim[3])
 {
     vtrain_fit fit;
     const vtrain_dit *d = m->model;
     d->family->fit(m->model, &fit);
-    int64_t dim[3] = { c->text_dim[0], c->text_dim[1], c->text_dim[2] };
+    int64_t dim[3] = { from_dim[0], from_dim[1], from_dim[2] };
     size_t row = (size_t)(dim[1] * dim[2]);
-    if (fit.text_rows[0] > dim[1])
-        dim[1] = fit.text_rows[0];
+    if (fit.text_rows[slot] > dim[1])
+        dim[1] = fit.text_rows[slot];
     size_t wide = (size_t)(dim[1] * dim[2]);
     float *text = calloc((size_t)dim[0] * wide, sizeof *text);
     for (size_t b = 0; b < (size_t)dim[0]; b++)
-        memcpy(text + b * wide, c->text + b * row, row * sizeof *text);
+        memcpy(text + b * wide, from + b * row, row * sizeof *text);
     vt_tensor *x = vt_from_host(m->g, VC_F32, 3, dim, text, VC_F32);
     free(text);
     return x;
@@ -216,7 +226,11 @@ vtrain_in ref_inputs(ref_model *m, const ref_case *c, vt_remat remat)
         .fps = c->fps, .n_texts = 1, .recompute = { remat == VT_KEEP ? 0 : 1000, remat },
     };
     for (int i = 0; i < 2; i++)                /* FLUX.1 reads tokens of slot 1, others of slot 0 */
-        in.text[i] = (vtrain_cond){ .embeds = load_text(m, c), .length = c->length };
+        in.text[i] = (vtrain_cond){ .embeds = load_text(m, 0, c->text, c->text_dim),
+                                    .length = c->length };
+    if (c->text_2)
+        in.text[1] = (vtrain_cond){ .embeds = load_text(m, 1, c->text_2, c->text_2_dim),
+                                    .length = c->length_2 };
     for (int i = 0; c->pooled && i < 2; i++)  /* HunyuanVideo reads slot 1, others read slot 0 */
         in.text[i].pooled = vt_from_host(m->g, VC_F32, 2, c->pooled_dim, c->pooled, VC_F32);
     if (c->token_t)
@@ -558,25 +572,6 @@ double ref_f16_error(const vtrain_family *family, const char *name, const char *
     free(out[0]);
     free(out[1]);
     return e;
-}
-
-void ref_check_first(const vtrain_family *family, const char *golden, const ref_tolerance *tol)
-{
-    ref_model m;
-    vtrain_weights *w;
-    vc_err err = { 0 };
-    ref_open_parts(&m, golden, VC_F32, VC_F32);
-    char *file = vc_path_join(golden_tmp(golden), "diffusion_pytorch_model.safetensors");
-    assert_ok(vtrain_weights_open(&w, NULL, "transformer", file, VC_DTYPE_NONE, NULL, &err), &err);
-    assert_ok(vtrain_weights_family(w, family, &err), &err);
-    const vt_source src = vtrain_weights_source(w, false);
-    assert_ok(vtrain_dit_open(&m.model, family, vtrain_weights_config(w), m.params, &src, &err),
-              &err);
-    assert_ok(vtrain_weights_check(w, m.params, &err), &err);
-    assert_int_equal(ref_check_case(&m, "base", tol), 0);
-    ref_close(&m);
-    vtrain_weights_close(w);
-    free(file);
 }
 
 /* ---- tests of cmocka ---- */

@@ -4,7 +4,7 @@
  *
  * A golden holds the tensors CASE/x, t, text, target, output and loss of each case, CASE/pooled,
  * token_t, guidance, fps, length (of the rows of text) and cond.image, cond.mask, cond.video and
- * cond.vision where the model reads them; gradients are PREFIX/PARAMETER. Its metadata holds the
+ * cond.vision where the model reads them, text_2 and length_2 of a second slot; gradients are PREFIX/PARAMETER. Its metadata holds the
  * model's config, and `lora`, PEFT's config of a LoRA. */
 #ifndef TESTS_TRAIN_MODELS_REFERENCE_H
 #define TESTS_TRAIN_MODELS_REFERENCE_H
@@ -43,9 +43,10 @@ float *ref_read(const ref_model *m, const vt_tensor *t);
 typedef struct ref_case {
     int64_t dim[5];                           /* of x and target */
     int64_t text_dim[3], pooled_dim[2];       /* of text, of pooled */
+    int64_t text_2_dim[3];                    /* of text_2 */
     int64_t token_dim[2];                     /* of token_t */
     float *x, *target, *t, *text, *output, loss;
-    float *token_t, *guidance, *pooled, *cond[VC_ROLES];      /* NULL: not in this case */
+    float *token_t, *guidance, *pooled, *text_2, *cond[VC_ROLES];      /* NULL: not in this case */
     float fps[8];                             /* 0: not in this case */
     int64_t cond_dim[VC_ROLES][5];
     /* Sound: [B,C,L,1,bins]; zeros beyond the rows' lengths in frames; NULL: not in this case. The
@@ -53,7 +54,7 @@ typedef struct ref_case {
     float *sound, *sound_target, *sound_output;
     int64_t sound_dim[5];
     int32_t sound_length[8];
-    int32_t length[8];
+    int32_t length[8], length_2[8];
 } ref_case;
 void ref_case_open(ref_case *c, const vf_safetensors *f, const char *name);
 void ref_case_close(ref_case *c);

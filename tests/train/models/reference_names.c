@@ -1,4 +1,5 @@
-/* reference_names.c - the names of modules in LoRA files; see reference.h */
+/* reference_names.c - the names of modules in LoRA files, and files of first authors; see
+ * reference.h */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +13,7 @@
 #include "tests/lib/ok.h"
 #include "tests/train/models/reference.h"
 #include "train/lora/lora.h"
+#include "train/models/weights.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 
@@ -105,6 +107,25 @@ void ref_check_names(const vtrain_family *family, const char *golden, int module
         vtrain_lora_close(l);
     }
     vf_safetensors_close(f);
+}
+
+void ref_check_first(const vtrain_family *family, const char *golden, const ref_tolerance *tol)
+{
+    ref_model m;
+    vtrain_weights *w;
+    vc_err err = { 0 };
+    ref_open_parts(&m, golden, VC_F32, VC_F32);
+    char *file = vc_path_join(golden_tmp(golden), "diffusion_pytorch_model.safetensors");
+    assert_ok(vtrain_weights_open(&w, NULL, "transformer", file, VC_DTYPE_NONE, NULL, &err), &err);
+    assert_ok(vtrain_weights_family(w, family, &err), &err);
+    const vt_source src = vtrain_weights_source(w, false);
+    assert_ok(vtrain_dit_open(&m.model, family, vtrain_weights_config(w), m.params, &src, &err),
+              &err);
+    assert_ok(vtrain_weights_check(w, m.params, &err), &err);
+    assert_int_equal(ref_check_case(&m, "base", tol), 0);
+    ref_close(&m);
+    vtrain_weights_close(w);
+    free(file);
 }
 
 /* ---- tests of cmocka ---- */
