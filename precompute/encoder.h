@@ -240,8 +240,8 @@ int prep_family_by_vae(prep_family *out, const char *class, int wanted, vc_err *
  * unknown. */
 int prep_vae_by_class(const vae_class **out, const char *class, vc_err *err);
 
-extern const vae_class vae_builtin, vae_cogvideox, vae_hunyuan, vae_ltx, vae_ltx2, vae_wan,
-                       vae_qwen_image, vae_kl, vae_flux2;
+extern const vae_class vae_builtin, vae_cogvideox, vae_hunyuan, vae_hunyuan15, vae_ltx, vae_ltx2,
+                       vae_wan, vae_qwen_image, vae_kl, vae_flux2;
 extern const text_class text_builtin, text_t5, text_umt5, text_llama, text_llava, text_qwen2_5_vl,
                         text_qwen3, text_qwen3_whole, text_qwen3_vl, text_mistral3, text_gemma3,
                         text_clip;

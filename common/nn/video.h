@@ -39,6 +39,7 @@ typedef struct nn_video_resnet {
 typedef struct nn_video {
     vt_ctx *g;
     bool first, last;                /* of the clip's chunks; a short clip is one chunk */
+    int frames;                      /* latent frames of the clip, of all its chunks */
     bool edge;                       /* copies of its border stand around a frame, else zeros */
     bool blank;                      /* zeros stand before a clip, else copies of its first frame */
     int ended;                       /* of the last chunk: its runs before this one (centred.h) */

@@ -6,9 +6,9 @@
 #include "formats/tensors/transformers.h"
 #include "precompute/encoder.h"
 
-static const vae_class *const vaes[] = { &vae_builtin, &vae_cogvideox, &vae_hunyuan, &vae_ltx,
-                                         &vae_ltx2, &vae_wan, &vae_qwen_image, &vae_kl, &vae_flux2,
-                                         NULL };
+static const vae_class *const vaes[] = { &vae_builtin, &vae_cogvideox, &vae_hunyuan,
+                                         &vae_hunyuan15, &vae_ltx, &vae_ltx2, &vae_wan,
+                                         &vae_qwen_image, &vae_kl, &vae_flux2, NULL };
 static const text_class *const texts[] = { &text_builtin, &text_t5, &text_umt5, &text_llama,
                                            &text_llava, &text_qwen2_5_vl, &text_qwen3,
                                            &text_qwen3_whole, &text_qwen3_vl, &text_mistral3,

@@ -91,6 +91,7 @@ static int run_chunks(vae *v, vae_pass *p, vc_err *err)
 
     for (int i = 0; i < runs && !rc && !vt_failed(g); i++) {
         nn_video n = { .g = g, .first = i == 0, .last = i + 1 >= chunks, .edge = v->net->edge,
+                       .frames = p->decodes ? p->n[0] : (p->n[0] - 1) / v->ratio[0] + 1,
                        .blank = v->net->blank, .ended = i < chunks ? 0 : i + 1 - chunks };
         int begin, end;
         vt_tensor *y = NULL;
