@@ -469,6 +469,14 @@ static int read_vocab_files(tokenizer *t, const sources *s, vc_err *err)
     return rc;
 }
 
+/* Whether the folder is that of a tokenizer of bytes. */
+static bool is_bytes(const sources *s)
+{
+    const char *class = NULL;
+    return !vf_json_str_opt(s->config, "tokenizer_class", &class, NULL) && class
+           && !strcmp(class, "ByT5Tokenizer");
+}
+
 /* The id after the largest. */
 static int32_t next_id(const tokenizer *t)
 {
@@ -495,6 +503,8 @@ static int read_sources(tokenizer *t, const sources *s, const char *const *added
     int rc = s->json ? read_json_file(t, s, err)
            : s->spiece ? read_spiece_file(t, s, err)
            : s->vocab && s->merges ? read_vocab_files(t, s, err)
+           : is_bytes(s) ? tok_read_bytes(t, s->config, s->added
+                     || cJSON_HasObjectItem(s->config, "added_tokens_decoder"), err)
            : s->tekken ? vc_fail(err, VC_ENOENT, "tekken.json, Mistral's own file, is not read: "
                      "give the tokenizer's folder of the model, which has the same tokens in "
                      "tokenizer.json, or let transformers write that file (AutoTokenizer's "

@@ -183,6 +183,8 @@ int tok_read_json(tokenizer *t, const char *text, size_t n, vc_err *err);
 int tok_read_spiece(tokenizer *t, const void *data, size_t n, int extra_ids, vc_err *err);
 int tok_read_vocab(tokenizer *t, const char *vocab, size_t n_vocab, const char *merges,
                    size_t n_merges, vc_err *err);
+/* ByT5's, which has no vocabulary; has_added: files beside list the added tokens. */
+int tok_read_bytes(tokenizer *t, const cJSON *config, bool has_added, vc_err *err);
 int tok_class_steps(tokenizer *t, const char *class, vc_err *err);    /* CLIP, Qwen2 */
 
 /* Read the parts of tokenizer.json that become steps. */

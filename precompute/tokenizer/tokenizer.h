@@ -1,10 +1,11 @@
 /* tokenizer.h - text to token ids, by a model's own tokenizer files.
  *
- * Three kinds of folder are read, in this order of preference:
+ * Four kinds of folder are read, in this order of preference:
  *   tokenizer.json            models Unigram and BPE with their normalisers, pre-tokenisers, added
  *                             tokens and post-processors
  *   spiece.model              SentencePiece unigram, as the T5 tokenizer uses it
  *   vocab.json + merges.txt   byte-level BPE of CLIPTokenizer and Qwen2Tokenizer
+ *   tokenizer_config.json     alone, of ByT5Tokenizer, whose tokens are bytes
  * and, where they exist: tokenizer_config.json (added tokens and their flags, pad token, class,
  * extra_ids, whether BOS and EOS are added), special_tokens_map.json, added_tokens.json.
  *
