@@ -58,6 +58,17 @@ static const char hunyuan_i2v_template[] =
     "5. camera angles, movements, and transitions used in the video:<|eot_id|>\n\n"
     "<|start_header_id|>user<|end_header_id|>\n\n{}<|eot_id|>"
     "<|start_header_id|>assistant<|end_header_id|>\n\n";
+static const char hunyuan15_template[] =
+    "<|im_start|>system\n"
+    "You are a helpful assistant. Describe the video by detailing the following aspects: "
+    "        1. The main content and theme of the video. "
+    "        2. The color, shape, size, texture, quantity, text, and spatial relationships of the "
+    "objects. "
+    "        3. Actions, events, behaviors temporal relationships, physical movement changes of "
+    "the objects. "
+    "        4. background environment, light, style and atmosphere. "
+    "        5. camera angles, movements, and transitions used in the video.<|im_end|>\n"
+    "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n";
 static const char qwen_template[] =
     "<|im_start|>system\n"
     "Describe the image by detailing the color, shape, size, texture, quantity, text, spatial "
@@ -246,6 +257,14 @@ static const vc_family families[] = {
       .text = { { .class = "LlamaModel", .max_length = 256, .template = hunyuan_template,
                   .crop = 95, .skip = 2, .masked = true, .width_field = "text_embed_dim" },
                 HUNYUAN_CLIP } },
+    { .name = "hunyuanvideo1.5", SIZES(16, 4, 16, 1, 1),
+      .moments = true, .dtype = VC_BF16, .clean_images = true,
+      .vae = "AutoencoderKLHunyuanVideo15", .channels = 32, .scaling = 1.03682,
+      .text = { { .class = "Qwen2_5_VLTextModel", .max_length = 1000,
+                  .template = hunyuan15_template, .crop = 108, .chat = "<|im_start|>",
+                  .blank = " ", .skip = 2, .masked = true, .width_field = "text_embed_dim" },
+                { .class = "T5EncoderModel", .max_length = 256, .quoted = true, .masked = true,
+                  .unpadded = true, .width_field = "text_embed_2_dim" } } },
     { .name = "ltx-video", SIZES(32, 8, 32, 1, 1),
       .transformer = "LTXVideoTransformer3DModel",
       .begins_with_latent = true,

@@ -62,6 +62,11 @@ typedef struct vc_text {
     const char *beside;                  /* the component of the pipeline whose first layer makes
                                           * the stored features of the encoder's states; NULL: the
                                           * states are stored */
+    const char *blank;                   /* stands for the empty prompt; NULL: that stays empty */
+    bool quoted;                         /* it reads what a prompt has in quotes (text_glyphs of
+                                          * precompute/text/clean.h), and of a prompt without quotes
+                                          * nothing: the state is then a row of zeros, which the
+                                          * transformer does not see */
     bool stripped;                       /* prompts lose the white space at both ends */
     bool clean;                          /* before prompts become tokens, wrongly decoded text is
                                           * repaired, and HTML's names of characters and runs of

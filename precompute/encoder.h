@@ -45,6 +45,9 @@ typedef struct text_rule {
                                       * behind the other; layers count from 1, and 0 ends the
                                       * list. None after the last norm but the last layer's */
     const char *without;             /* a text that is cut out of prompts; NULL: none */
+    const char *blank;               /* stands for the empty prompt; NULL: that stays empty */
+    bool quoted;                     /* what prompts have in quotes is the text; of a prompt without
+                                      * quotes a row of zeros is stored */
     bool stripped;                   /* prompts lose the white space at both ends */
     bool clean;                      /* prompts are cleaned first: precompute/text/clean.h */
     bool uncleaned;                  /* not cleaned, but keys are those of when they were, where
@@ -243,8 +246,8 @@ int prep_vae_by_class(const vae_class **out, const char *class, vc_err *err);
 extern const vae_class vae_builtin, vae_cogvideox, vae_hunyuan, vae_hunyuan15, vae_ltx, vae_ltx2,
                        vae_wan, vae_qwen_image, vae_kl, vae_flux2;
 extern const text_class text_builtin, text_t5, text_umt5, text_llama, text_llava, text_qwen2_5_vl,
-                        text_qwen3, text_qwen3_whole, text_qwen3_vl, text_mistral3, text_gemma3,
-                        text_clip;
+                        text_qwen2_5_vl_text, text_qwen3, text_qwen3_whole, text_qwen3_vl,
+                        text_mistral3, text_gemma3, text_clip;
 extern const vision_class vision_clip;
 
 #endif

@@ -268,6 +268,7 @@ static text_rule rule_of(const vprep *p, int slot, int max_length)
     text_rule rule = { .max_length = t->max_length, .template = t->template, .crop = t->crop,
                        .lead = t->lead, .tail = t->tail, .chat = t->chat, .without = t->without,
                        .skip = t->skip, .clean = t->clean, .stripped = t->stripped,
+                       .blank = t->blank, .quoted = t->quoted,
                        .pooled_only = t->pooled_only,
                        .uncleaned = t->uncleaned, .masked = t->masked, .unpadded = t->unpadded,
                        .padding = t->padding,
@@ -277,7 +278,7 @@ static text_rule rule_of(const vprep *p, int slot, int max_length)
         rule.picture_rows = picture_rows(p, vc_family_references(f->is, f->pipeline));
 
     memcpy(rule.taps, t->taps, sizeof rule.taps);
-    if (!rule.pooled_only && p->encoders.family.from_files && max_length)
+    if (!rule.pooled_only && !rule.quoted && p->encoders.family.from_files && max_length)
         rule.max_length = max_length;
     return rule;
 }

@@ -10,7 +10,8 @@ static const vae_class *const vaes[] = { &vae_builtin, &vae_cogvideox, &vae_huny
                                          &vae_hunyuan15, &vae_ltx, &vae_ltx2, &vae_wan,
                                          &vae_qwen_image, &vae_kl, &vae_flux2, NULL };
 static const text_class *const texts[] = { &text_builtin, &text_t5, &text_umt5, &text_llama,
-                                           &text_llava, &text_qwen2_5_vl, &text_qwen3,
+                                           &text_llava, &text_qwen2_5_vl,
+                                           &text_qwen2_5_vl_text, &text_qwen3,
                                            &text_qwen3_whole, &text_qwen3_vl, &text_mistral3,
                                            &text_gemma3, &text_clip, NULL };
 

@@ -2,6 +2,7 @@
 #include "precompute/text/clean.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "precompute/text/entities.h"
 #include "precompute/text/repair.h"
@@ -126,4 +127,60 @@ bool text_is_clean(const char *prompt)
     free(text);
     free(cleaned);
     return same;
+}
+
+/* ---- texts in quotes ---- */
+
+typedef struct quoted { const char *at; size_t n; } quoted;
+
+/* The pairs of quotes, in UTF-8. */
+static const struct { const char *open, *close; } quotes[] = {
+    { "\"", "\"" }, { "\xe2\x80\x9c", "\xe2\x80\x9d" }
+};
+
+/* The text in quotes that begins at s, and the place behind it in *end; at NULL: none begins. */
+static quoted quoted_at(const char *s, const char **end)
+{
+    for (size_t i = 0; i < sizeof quotes / sizeof *quotes; i++) {
+        const size_t n = strlen(quotes[i].open);
+        if (strncmp(s, quotes[i].open, n))
+            continue;
+        const char *close = strstr(s + n, quotes[i].close), *line = strchr(s + n, '\n');
+        if (!close || (line && line < close))
+            continue;
+        *end = close + strlen(quotes[i].close);
+        return (quoted){ s + n, (size_t)(close - s) - n };
+    }
+    return (quoted){ 0 };
+}
+
+static bool among(const quoted *list, size_t n, quoted q)
+{
+    size_t i = 0;
+    while (i < n && (list[i].n != q.n || memcmp(list[i].at, q.at, q.n)))
+        i++;
+    return i < n;
+}
+
+char *text_glyphs(const char *prompt)
+{
+    quoted *list = malloc((strlen(prompt) / 2 + 1) * sizeof *list);
+    vc_buf b = { 0 };
+    size_t n = 0;
+
+    for (const char *s = prompt, *end; list && *s; s = end) {
+        end = s + 1;
+        const quoted q = quoted_at(s, &end);
+        if (q.at && !among(list, n, q))
+            list[n++] = q;
+    }
+    for (size_t i = 0; i < n; i++)
+        vc_buf_printf(&b, "Text \"%.*s\". ", (int)list[i].n, list[i].at);
+    const bool failed = !list || b.failed;
+    free(list);
+    if (failed) {
+        vc_buf_free(&b);
+        return NULL;
+    }
+    return n ? vc_buf_take(&b) : strdup("");
 }

@@ -14,6 +14,11 @@ char *text_clean(const char *prompt);
  * the result; NULL: out of memory. */
 char *text_strip(const char *prompt);
 
+/* What a prompt has in quotes, in straight or in curved ones, within a line, as HunyuanVideo 1.5's
+ * pipelines write it for ByT5: Text "A". Text "B". Each text counts once, and a prompt without any
+ * makes an empty result. The caller frees the result; NULL: out of memory. */
+char *text_glyphs(const char *prompt);
+
 /* Whether the repair changes the result: diffusers without ftfy has another. */
 bool text_is_repaired(const char *prompt);
 /* Whether nothing but the repair would change the prompt. */

@@ -1,6 +1,6 @@
 /* encoder_llm.c - prompts through LLaMA (HunyuanVideo), Qwen2.5-VL's text part (Qwen-Image; with
- * pictures encoder_qwen_vl.c), Qwen3 (Z-Image, FLUX.2 klein), Qwen3-VL's text part (Krea 2) and
- * Mistral 3's text part (FLUX.2 dev): see prompt.h.
+ * pictures encoder_qwen_vl.c; HunyuanVideo 1.5 has this part alone), Qwen3 (Z-Image, FLUX.2 klein),
+ * Qwen3-VL's text part (Krea 2) and Mistral 3's text part (FLUX.2 dev): see prompt.h.
  *
  * Padding follows the prompt and no token attends to a later one, so masked padding changes no
  * state and is not encoded. FLUX.2's transformer attends to the states of padding, which see the
@@ -53,6 +53,9 @@ static const text_model llama = { LLM("LlamaModel", llm_llama), .masked = true }
 static const text_model qwen = {
     LLM("Qwen2_5_VLForConditionalGeneration", llm_qwen2_5_vl), .masked = true
 };
+static const text_model qwen_text = {
+    LLM("Qwen2_5_VLTextModel", llm_qwen2_5_vl_text), .masked = true
+};
 static const text_model qwen3 = { LLM("Qwen3Model", llm_qwen3), .masked = true };
 static const text_model qwen3_whole = { LLM("Qwen3ForCausalLM", llm_qwen3) };
 static const text_model qwen3_vl = { LLM("Qwen3VLModel", llm_qwen3_vl), .masked = true };
@@ -63,6 +66,7 @@ static const text_model mistral3 = {
 const text_class text_llama = { "LlamaModel", &llama, NULL };
 const text_class text_qwen2_5_vl = { "Qwen2_5_VLForConditionalGeneration", &qwen,
                                      &text_model_qwen_vl };
+const text_class text_qwen2_5_vl_text = { "Qwen2_5_VLTextModel", &qwen_text, NULL };
 const text_class text_qwen3 = { "Qwen3Model", &qwen3, NULL };
 const text_class text_qwen3_whole = { "Qwen3ForCausalLM", &qwen3_whole, NULL };
 const text_class text_qwen3_vl = { "Qwen3VLModel", &qwen3_vl, NULL };

@@ -35,6 +35,7 @@ struct llm {
 const llm_kind llm_llama = { .model_type = "llama" };
 const llm_kind llm_qwen2_5_vl = { .model_type = "qwen2_5_vl", .part = "text_config",
                                   .qkv_bias = true };
+const llm_kind llm_qwen2_5_vl_text = { .model_type = "qwen2_5_vl_text", .qkv_bias = true };
 const llm_kind llm_qwen3 = { .model_type = "qwen3", .head_norms = true, .head = 128 };
 const llm_kind llm_qwen3_vl = { .model_type = "qwen3_vl", .part = "text_config",
                                 .part_type = "qwen3_vl_text", .head_norms = true, .head = 128 };

@@ -45,7 +45,8 @@ typedef struct llm_kind {
                                                    * transformers' defaults, LLaMA's of 7 billion
                                                    * weights */
 } llm_kind;
-extern const llm_kind llm_llama, llm_qwen2_5_vl, llm_qwen3, llm_qwen3_vl, llm_mistral3, llm_llava;
+extern const llm_kind llm_llama, llm_qwen2_5_vl, llm_qwen2_5_vl_text, llm_qwen3, llm_qwen3_vl,
+                      llm_mistral3, llm_llava;
 
 /* Opens config.json of o->dir and the weights beside this file. Uses o's dir, dtype, device,
  * threads, weights, text.skip, text.taps, text.crop, and text.interleave, with which texts have

@@ -38,8 +38,10 @@ struct text_enc {
 
 char *text_of_prompt(const text_rule *rule, const char *prompt)
 {
-    char *text = rule->clean ? text_clean(prompt) : rule->stripped ? text_strip(prompt)
-                                                                   : strdup(prompt), *at = text;
+    if (rule->blank && !*prompt)
+        prompt = rule->blank;
+    char *text = rule->quoted ? text_glyphs(prompt) : rule->clean ? text_clean(prompt)
+               : rule->stripped ? text_strip(prompt) : strdup(prompt), *at = text;
     const size_t n = rule->without ? strlen(rule->without) : 0;
 
     while (n && at && (at = strstr(at, rule->without)))
@@ -398,6 +400,20 @@ static text_ids used_of(text_enc *t, int i, int n)
     return (text_ids){ ids_of(t, i) + t->length - n, n, 0, t->length - n };
 }
 
+/* Makes zeros of the states of those of n prompts that have nothing in quotes. */
+static void blank_unquoted(text_enc *t, int n, text_result *r)
+{
+    float *at = t->states;
+
+    for (int i = 0; i < n; i++) {
+        if (!*t->text[i]) {
+            memset(at, 0, (size_t)t->width * sizeof *at);
+            r[i].n = 1;
+        }
+        at += (size_t)t->used[i].n * (size_t)t->width;
+    }
+}
+
 /* Moves the states of n prompts, which follow each other, behind those of their padding. */
 static void spread(text_enc *t, int n)
 {
@@ -476,6 +492,8 @@ int text_encode(text_enc *t, const text_input *in, int n, text_result *r, vc_err
 
     if (!rc)
         rc = t->kind->choose ? t->kind->choose(t->model, &one, r, err) : encode(t, in, n, err);
+    if (!rc && t->rule.quoted)
+        blank_unquoted(t, n, r);
     if (!rc && t->front)
         spread(t, n);
     for (int i = 0; i < n; i++) {
@@ -483,6 +501,17 @@ int text_encode(text_enc *t, const text_input *in, int n, text_result *r, vc_err
         t->text[i] = NULL;
     }
     return rc;
+}
+
+/* Of what stands in quotes alone: captions without quotes share one value. */
+static void hash_prompt(vf_hasher *h, const text_rule *rule, const char *prompt)
+{
+    char *quoted = rule->quoted ? text_glyphs(prompt) : NULL;
+
+    vf_hasher_str(h, quoted ? "quoted" : "prompt", quoted ? quoted : prompt);
+    free(quoted);
+    if (rule->blank && !*prompt)
+        vf_hasher_str(h, "blank", rule->blank);
 }
 
 /* A field that a text does not have is not hashed, so that new fields leave the keys of older texts
@@ -494,7 +523,7 @@ vf_key text_prompt_key(const text_info *info, vc_dtype precision, vc_dtype store
     vf_hasher h;
 
     vf_hasher_begin(&h, "text");
-    vf_hasher_str(&h, "prompt", in->prompt);
+    hash_prompt(&h, rule, in->prompt);
     if (rule->template)
         vf_hasher_str(&h, "template", rule->template);
     for (int i = 0; i < in->pictures; i++)

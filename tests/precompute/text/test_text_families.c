@@ -1,6 +1,6 @@
 /* test_text_families.c - the rows of common/families.c encode prompts like diffusers' pipelines
  * (tests/golden/hunyuanvideo-*, qwen-image-text, wan-text, flux-t5, chroma-t5, ltx-*text,
- * z-image-text,
+ * z-image-text, hunyuan15-*,
  * flux2-text, flux2-dev-text): template, crop, mask, cleaning and pooled states; and the crops fit
  * real tokenizers (where VLT_TEST_DATA is set). test_text_keys.c has the keys of these texts. */
 #include <setjmp.h>
@@ -111,6 +111,9 @@ static void equals_pipelines(void **state)
         { "z-image-text", "z-image", "<|endoftext|>", 0, &text_qwen3, 32, 1, NULL },
         { "krea2-text", "krea2", "<|endoftext|>", 0, &text_qwen3_vl, 192, 1.25 * DEEP,
           NULL },
+        { "hunyuan15-text", "hunyuanvideo1.5", "<|endoftext|>", 0, &text_qwen2_5_vl_text, 32, 1,
+          NULL },
+        { "hunyuan15-glyphs", "hunyuanvideo1.5", "<pad>", 1, &text_t5, 32, SHARP, NULL },
         { "flux2-text", "flux2", "<|endoftext|>", 0, &text_qwen3_whole, 48, DEEP, NULL },
         { "flux2-dev-text", "flux2", "<pad>", 0, &text_mistral3, 48, DEEP, "Flux2Pipeline" },
     };
@@ -179,6 +182,9 @@ static void equals_on_captions(void **state)
         { "chroma-t5", "chroma", "<pad>", 0, &text_t5, 16, SHARP, NULL },
         { "z-image-text", "z-image", "<|endoftext|>", 0, &text_qwen3, 32, 1, NULL },
         { "krea2-text", "krea2", "<|endoftext|>", 0, &text_qwen3_vl, 192, 1, NULL },
+        { "hunyuan15-text", "hunyuanvideo1.5", "<|endoftext|>", 0, &text_qwen2_5_vl_text, 32, 1,
+          NULL },
+        { "hunyuan15-glyphs", "hunyuanvideo1.5", "<pad>", 1, &text_t5, 32, SHARP, NULL },
         { "flux2-text", "flux2", "<|endoftext|>", 0, &text_qwen3_whole, 48, 1, NULL },
         { "flux2-dev-text", "flux2", "<pad>", 0, &text_mistral3, 48, 1, "Flux2Pipeline" },
     };
@@ -459,6 +465,8 @@ static void qwen_crop(void **state)
 {
     (void)state;
     real_crop(&text_qwen2_5_vl, "qwen-image", "qwen2_5_vl", "qwen2.5", "<|endoftext|>", 152064);
+    real_crop(&text_qwen2_5_vl_text, "hunyuanvideo1.5", "qwen2_5_vl_text", "qwen2.5",
+              "<|endoftext|>", 152064);
 }
 
 /* Qwen3's tokenizer has Qwen2.5's tokens, and more. */

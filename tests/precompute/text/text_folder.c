@@ -144,7 +144,7 @@ text_rule tf_pipeline_rule(const char *family, const char *pipeline, int slot)
                         .lead = t->lead, .tail = t->tail, .chat = t->chat, .without = t->without,
                         .skip = t->skip, .clean = t->clean, .uncleaned = t->uncleaned,
                         .masked = t->masked, .unpadded = t->unpadded,
-                        .padding = t->padding,
+                        .padding = t->padding, .blank = t->blank, .quoted = t->quoted,
                         .pooled_only = t->pooled_only };
     memcpy(rule.taps, t->taps, sizeof rule.taps);
     return rule;
@@ -158,14 +158,16 @@ text_rule tf_rule(const char *family, int slot)
 void tf_put_tokenizer(const tf_fixture *f, const char *pad)
 {
     const char *chat = vf_safetensors_meta(f->gold, "chat_template");
+    const char *alone = vf_safetensors_meta(f->gold, "tokenizer_config");
     cJSON *config = cJSON_CreateObject();
 
     cJSON_AddStringToObject(config, "pad_token", pad);
     if (chat)
         cJSON_AddStringToObject(config, "chat_template", chat);
     char *text = vf_json_line(config);
-    tf_put_text(f->dir, "tokenizer.json", vf_safetensors_meta(f->gold, "tokenizer"));
-    tf_put_text(f->dir, "tokenizer_config.json", text);
+    if (!alone)
+        tf_put_text(f->dir, "tokenizer.json", vf_safetensors_meta(f->gold, "tokenizer"));
+    tf_put_text(f->dir, "tokenizer_config.json", alone ? alone : text);
     free(text);
     cJSON_Delete(config);
 }
