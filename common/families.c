@@ -258,6 +258,8 @@ static const vc_family families[] = {
                   .crop = 95, .skip = 2, .masked = true, .width_field = "text_embed_dim" },
                 HUNYUAN_CLIP } },
     { .name = "hunyuanvideo1.5", SIZES(16, 4, 16, 1, 1),
+      .transformer = "HunyuanVideo15Transformer3DModel",
+      .pipeline = { { .class = "HunyuanVideo15Pipeline", .sigmas = VC_SIGMAS_TO_ZERO } },
       .moments = true, .dtype = VC_BF16, .clean_images = true,
       .vae = "AutoencoderKLHunyuanVideo15", .channels = 32, .scaling = 1.03682,
       .text = { { .class = "Qwen2_5_VLTextModel", .max_length = 1000,

@@ -16,7 +16,7 @@ if [ ! -f "$model/model_index.json" ]; then
 fi
 # A family of videos is trained on clips, and its picture is a clip.
 frames=() length='' format=(--format png)
-if [ "$family" = ltx-2 ]; then
+if [ "$family" = ltx-2 ] || [ "$family" = hunyuanvideo1.5 ]; then
     frames=(--video_sample_size 256 --video_sample_n_frames 17 --video_sample_stride 1)
     length='"num_frames": 17, ' format=()
     if [ -z "$meta" ]; then

@@ -7,12 +7,13 @@
 
 OUT has all parts, as vprep and vtrain read them, unless --parts names fewer. SIZE is of CogVideoX
 2b (the default), 5b, 5b-i2v, 1.5, 1.5-i2v; of HunyuanVideo hunyuan, hunyuan-i2v, hunyuan-i2v-33
-(latent_concat), skyreels-i2v; of LTX-Video ltx-2b, ltx-13b; of LTX-2 ltx-2.0, ltx-2.3 (without the
-autoencoder of sound and the vocoder); of Wan 2.1 wan-1.3b, wan-14b; of FLUX.1 flux-dev,
-flux-schnell; of FLUX.2 flux2-klein-4b, flux2-klein-9b, flux2-dev; qwen is Qwen-Image, z-image is
-Z-Image, krea2 is Krea 2, chroma is Chroma; qwen-edit-toy is Qwen-Image-Edit's (Plus) with its
-processor; ltx-2-toy, z-image-toy, chroma-toy, krea2-toy, flux2-toy, flux2-dev-toy and qwen-edit-toy
-are as small as a demonstration needs. Names and shapes are those of diffusers and transformers
+(latent_concat), skyreels-i2v; of HunyuanVideo 1.5 hunyuan15; of LTX-Video ltx-2b, ltx-13b; of LTX-2
+ltx-2.0, ltx-2.3 (without the autoencoder of sound and the vocoder); of Wan 2.1 wan-1.3b, wan-14b;
+of FLUX.1 flux-dev, flux-schnell; of FLUX.2 flux2-klein-4b, flux2-klein-9b, flux2-dev; qwen is
+Qwen-Image, z-image is Z-Image, krea2 is Krea 2, chroma is Chroma; qwen-edit-toy is
+Qwen-Image-Edit's (Plus) with its processor; hunyuanvideo1.5-toy, ltx-2-toy, z-image-toy,
+chroma-toy, krea2-toy, flux2-toy, flux2-dev-toy and qwen-edit-toy are as small as a demonstration
+needs. Names and shapes are those of diffusers and transformers
 (instantiated without memory), values are uniform with a spread that keeps activations near 1. Large
 parts are sharded at 5 GB as the hub has them, and a piece of a tensor is in memory at a time.
 T5-XXL in bf16 takes 9.5 GB, LLaMA-3-8B 15 GB, the transformers of FLUX.2 klein 7.8 and 18.2 GB,
@@ -59,6 +60,11 @@ SIZES = {
                                             guidance_embeds=False,
                                             image_condition_type="latent_concat")),
     "skyreels-i2v": ("hunyuanvideo", dict(num_layers=20, num_single_layers=40, in_channels=32)),
+    "hunyuan15": ("hunyuanvideo1.5", dict(num_layers=54, task_type="t2v")),
+    "hunyuanvideo1.5-toy": ("hunyuanvideo1.5-toy", dict(
+        num_layers=2, num_refiner_layers=1, num_attention_heads=3, attention_head_dim=32,
+        text_embed_dim=64, text_embed_2_dim=32, image_embed_dim=32, rope_axes_dim=(8, 12, 12),
+        task_type="t2v")),
     "wan-1.3b": ("wan2.1", dict(num_attention_heads=12, ffn_dim=8960, num_layers=30)),
     "wan-14b": ("wan2.1", dict(num_attention_heads=40, ffn_dim=13824, num_layers=40)),
     "qwen": ("qwen-image", dict(num_layers=60)),
@@ -125,6 +131,10 @@ QWEN_TOY = ("Qwen2_5_VLForConditionalGeneration", dict(
                                                           mrope_section=[2, 3, 3])),
     vision_config=dict(depth=2, hidden_size=32, intermediate_size=44, num_heads=2,
                        out_hidden_size=64, fullatt_block_indexes=[1])))
+QWEN_TEXT = ("Qwen2_5_VLTextModel", QWEN[1]["text_config"])
+QWEN_TEXT_TOY = ("Qwen2_5_VLTextModel", QWEN_TOY[1]["text_config"])
+BYT5 = ("T5EncoderModel", dict(T5[1], d_model=1472, d_ff=3584, num_heads=6, vocab_size=1510))
+BYT5_TOY = ("T5EncoderModel", dict(BYT5[1], d_model=32, d_ff=64, d_kv=16, num_heads=2))
 QWEN3 = ("Qwen3Model", dict(
     hidden_size=2560, intermediate_size=9728, num_attention_heads=32, num_key_value_heads=8,
     num_hidden_layers=36, head_dim=128, vocab_size=151936, rms_norm_eps=1e-6,
@@ -266,6 +276,17 @@ FAMILIES = {
         text={"text_encoder": QWEN3}, tokenizer={"tokenizer": "Qwen2Tokenizer"},
         tokenizer_golden="z-image-text"),
 }
+FAMILIES["hunyuanvideo1.5"] = dict(
+    FAMILIES["hunyuanvideo"], pipeline=lambda size: "HunyuanVideo15Pipeline",
+    transformer="HunyuanVideo15Transformer3DModel", layers=["num_layers"],
+    vae="AutoencoderKLHunyuanVideo15", scheduler_config=lambda size: dict(shift=5.0),
+    text={"text_encoder": QWEN_TEXT, "text_encoder_2": BYT5},
+    tokenizer={"tokenizer": "Qwen2Tokenizer", "tokenizer_2": "ByT5Tokenizer"},
+    tokenizer_golden="hunyuan15-text")
+FAMILIES["hunyuanvideo1.5-toy"] = dict(
+    FAMILIES["hunyuanvideo1.5"],
+    vae_config=lambda size: dict(block_out_channels=(8, 16, 32, 64, 64), layers_per_block=1),
+    text={"text_encoder": QWEN_TEXT_TOY, "text_encoder_2": BYT5_TOY})
 FAMILIES["qwen-edit-toy"] = dict(
     FAMILIES["qwen-image"], pipeline=lambda size: "QwenImageEditPlusPipeline",
     vae_config=lambda size: dict(base_dim=8, z_dim=16, dim_mult=[1, 1, 1, 1], num_res_blocks=1),
@@ -497,6 +518,8 @@ def tokenizer(out, a, rng):
     kind, config = family["tokenizer"][out.name], {}
     if a.tokenizer and kind != "CLIPTokenizer":
         shutil.copyfile(a.tokenizer, out / pathlib.Path(a.tokenizer).name)
+    elif kind == "ByT5Tokenizer":
+        config = dict(extra_ids=125)
     elif kind == "T5Tokenizer":
         import sentencepiece
         sentencepiece.SentencePieceTrainer.train(

@@ -77,6 +77,29 @@ static const vf_variant hunyuan_variants[] = {
     { 0 }
 };
 
+/* ---- HunyuanVideo 1.5 ---- */
+
+static const char *const hunyuan15_names[] = {
+    "x_embedder.proj", "context_embedder.proj_in",
+    "context_embedder.time_text_embed.{timestep,text}_embedder.linear_{1,2}",
+    "context_embedder.token_refiner.refiner_blocks.#."
+    "{norm1,norm2,attn.to_q,attn.to_k,attn.to_v,attn.to_out.0,ff.net.0.proj,ff.net.2,"
+    "norm_out.linear}",
+    "context_embedder_2.{norm,linear_1,linear_2,linear_3}",
+    "image_embedder.{norm_in,linear_1,linear_2,norm_out}",
+    "time_embed.timestep_embedder.linear_{1,2}", "cond_type_embed", "norm_out.linear", "proj_out",
+    "transformer_blocks.#.{norm1,norm1_context}.linear",
+    "transformer_blocks.#.attn.{norm_q,norm_k,norm_added_q,norm_added_k,to_q,to_k,to_v,to_out.0,"
+    "add_q_proj,add_k_proj,add_v_proj,to_add_out}",
+    "transformer_blocks.#.{ff,ff_context}.net.{0.proj,2}", NULL
+};
+#define MEANFLOW "the time that a step leads to (step-distilled models)"
+static const vf_variant hunyuan15_variants[] = {
+    { .field = "use_meanflow", .reads = MEANFLOW },
+    { .sign = "time_embed.timestep_embedder_r*", .reads = MEANFLOW },
+    { 0 }
+};
+
 /* ---- LTX-Video ---- */
 
 static const char *const ltx_names[] = {
@@ -369,6 +392,10 @@ const vf_transformer_kind vf_transformer_kinds[] = {
       .in = "in_channels", .out = "out_channels", .in_default = 16, .out_default = 16,
       .channels = { { 1, 0 }, { 2, 0 }, { 2, 1 } }, HUNYUAN },
     { .class = "HunyuanVideo", .names = hunyuan_first_names, HUNYUAN },
+    { .class = "HunyuanVideo15Transformer3DModel", .names = hunyuan15_names,
+      .fields = hunyuan_fields, .in = "in_channels", .out = "out_channels", .in_default = 65,
+      .out_default = 32, .channels = { { 2, 1 } }, .variants = hunyuan15_variants,
+      .trained = "HunyuanVideo 1.5 for text to video" },
     { .class = "LTXVideoTransformer3DModel", .names = ltx_names, .fields = ltx_fields,
       .in = "in_channels", .out = "out_channels", .in_default = 128, .out_default = 128,
       .channels = { { 1, 0 } }, .variants = ltx_variants, .trained = "LTX-Video 0.9.0 to 0.9.7" },

@@ -6,7 +6,7 @@
 #include "common/families.h"
 #include "formats/tensors/transformers.h"
 
-enum { WIDTH = 78, INDENT = 16 };
+enum { WIDTH = 78, INDENT = 18 };
 
 /* Writes a word of a list whose line is at a column, and returns the column behind it. */
 static int put(FILE *out, int at, const char *word, bool first)

@@ -84,7 +84,10 @@ FluxPipeline|FluxTransformer2DModel|"in_channels":128,"out_channels":64||in_chan
 FluxPipeline|FluxTransformer2DModel||distilled_guidance_layer.norms.0.weight|.*(Chroma)
 HunyuanVideoPipeline|HunyuanVideoTransformer3DModel||context_embedder_2.linear_1.weight|.*(HunyuanVideo 1.5)
 HunyuanVideoPipeline|HunyuanVideoTransformer3DModel||clean_x_embedder.proj.weight|.*(FramePack)
-HunyuanVideoPipeline|HunyuanVideo15Transformer3DModel|||vtrain trains no transformer of the class
+HunyuanVideo15Pipeline|HunyuanVideo15Transformer3DModel|"use_meanflow":true||use_meanflow: true: .*(step-distilled models)
+HunyuanVideo15Pipeline|HunyuanVideo15Transformer3DModel||time_embed.timestep_embedder_r.linear_1.weight|.*(step-distilled models)
+HunyuanVideo15Pipeline|HunyuanVideo15Transformer3DModel|"in_channels":66||in_channels: 66 with out_channels 32 is no known model
+HunyuanVideoPipeline|HunyuanVideoImageTransformer2DModel|||vtrain trains no transformer of the class
 LTXPipeline|LTXVideoTransformer3DModel||audio_proj_in.weight|.*sound (LTX-2)
 LTX2Pipeline|LTX2VideoTransformer3DModel|"use_keyframes_abs_pos_embedding":true||use_keyframes_abs_pos_embedding: true: .*keyframes (LTX-2.5)
 LTX2Pipeline|LTX2VideoTransformer3DModel|"ff_bias":false||ff_bias: false

@@ -14,5 +14,7 @@ int hunyuan_convert(cJSON **config, const cJSON *theirs, const vt_source *src, v
 /* The names of modules that Tencent gave them, which musubi-tuner uses, and those that ComfyUI
  * gives them. */
 extern const vtrain_rename hunyuan_names[], hunyuan_comfyui_names[];
+/* The same of HunyuanVideo 1.5's: ComfyUI's, which are written, and others that are read. */
+extern const vtrain_rename hunyuan15_names[], hunyuan15_peer_names[];
 
 #endif

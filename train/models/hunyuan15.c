@@ -17,6 +17,7 @@
 #include "common/tensor/exchange.h"
 #include "formats/json/config.h"
 #include "train/models/dit.h"
+#include "train/models/hunyuan.h"
 #include "train/models/hunyuan_refiner.h"
 
 #define EPS 1e-6f
@@ -115,9 +116,6 @@ static const vf_config_row config_rows[] = {
     VF_INTS(hunyuan15, axis, axes, "rope_axes_dim", 3, 2, 256),
     VF_NUM(hunyuan15, theta, "rope_theta", 256, 1, 1e9),
     VF_WORD(hunyuan15, task, "task_type", "i2v", "t2v|i2v"),
-    VF_ONLY_NUM("mlp_ratio", 4),
-    VF_ONLY("qk_norm", "rms_norm", "rms_norm"),
-    VF_ONLY_FLAG("use_meanflow", false),      /* steps from one time to another */
     { 0 }
 };
 
@@ -354,6 +352,8 @@ static vt_tensor *hunyuan15_head(vt_ctx *g, void *model, const vtrain_in *in, vt
 const vtrain_family vtrain_hunyuan15 = {
     .class_name = "HunyuanVideo15Transformer3DModel",
     .text_args = { "encoder_hidden_states", "encoder_hidden_states_2" },
+    .lora_names = hunyuan15_names, .peer_names = hunyuan15_peer_names,
+    .kohya = &vtrain_kohya_diffusers,
     .size = sizeof(hunyuan15), .weights = offsetof(hunyuan15, w), .table = model_table,
     .read = hunyuan15_read, .fit = hunyuan15_fit, .prepare = hunyuan15_prepare,
     .embed = hunyuan15_embed, .head = hunyuan15_head, .whole_kinds = 1, .two_parts = true,

@@ -30,7 +30,7 @@ static ref_suite suite = {
 static const ref_refusal bad_models[] = {
     { "{\"qk_norm\":\"layer_norm\"}", "qk_norm: \"layer_norm\"" },
     { "{\"mlp_ratio\":3}", "mlp_ratio: 3" },
-    { "{\"use_meanflow\":true}", "use_meanflow: true" },
+    { "{\"use_meanflow\":true}", "use_meanflow" },
     { "{\"task_type\":\"sr\"}", "task_type: \"sr\"" },
     { "{\"rope_axes_dim\":[4,4,4]}", "rope_axes_dim: 4, 4, 4 must be even, and their sum" },
     { "{\"in_channels\":8}", "in_channels: 8 with out_channels 4 is no known model" },
