@@ -64,8 +64,13 @@ static void put_prompt(vf_writer *w, const toy *t, const vf_safetensors *gold, c
     v[1].name = "pooled";
     for (int i = 0; i < t->encoders; i++) {
         int first = t->pooled_only >> i & 1;
+        char *own = vc_format("%s_%d", text, i + 1);
+        vf_view its;
+        if (!vf_safetensors_get(gold, own, &its, NULL))
+            v[0] = named(gold, own, "prompt_embeds");
         cJSON_AddItemToArray(keys, cJSON_CreateString(vf_key_hex(hex, put(w, v + first, n - first,
                                                                           true))));
+        free(own);
     }
 }
 

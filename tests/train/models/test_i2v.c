@@ -1,6 +1,6 @@
-/* test_i2v.c - image-to-video models of HunyuanVideo and LTX-Video in whole runs: validation
- * samples against diffusers' pipelines (tests/golden/samples-*; of HunyuanVideo's T2V with a
- * negative prompt too), first frames as posterior means, and datasets that are made for another of
+/* test_i2v.c - image-to-video models of HunyuanVideo, HunyuanVideo 1.5 and LTX-Video in whole runs:
+ * validation samples against diffusers' pipelines (tests/golden/samples-*; of both HunyuanVideos'
+ * T2V with a negative prompt too), first frames as posterior means, and datasets that are made for another of
  * these models. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,7 +31,7 @@ static const struct model {
     const char *name;
     int interleave;
     const char *flags;
-    bool ltx;
+    bool ltx, v15;                           /* LTX-Video, HunyuanVideo 1.5 */
     const char *transformer;                 /* its golden, if not of this name */
     const char *pipeline;                    /* _class_name of --model, with Euler's scheduler */
 } models[] = {
@@ -39,6 +39,8 @@ static const struct model {
     { .name = "hunyuan-concat", .interleave = CONCAT, .flags = "" },
     { .name = "skyreels-i2v", .flags = "" },
     { .name = "hunyuan", .flags = "--true_cfg_scale 6" },
+    { .name = "hunyuan15", .flags = "", .v15 = true },
+    { .name = "hunyuan15-i2v", .flags = "", .v15 = true },
     { .name = "ltx", .flags = FIRST " --guidance_scale 3", .ltx = true },
     { .name = "ltx-rescaled", .transformer = "ltx", .ltx = true,
       .flags = "--guidance_scale 3 --guidance_rescale 0.7" },
@@ -63,6 +65,15 @@ static toy toy_of_ltx(const char *path)
 {
     return (toy){ .path = path, .sample = clips, .n = 2, .channels = C_LTX, .width = WIDTH,
                   .per_channel = true, .store = TOY_SHARED_LOGVAR };
+}
+
+/* The second encoder's texts are ByT5's. */
+static toy toy_of_v15(const char *path, bool images)
+{
+    return (toy){ .path = path, .sample = clips, .n = 2, .channels = C, .width = WIDTH,
+                  .encoders = 2, .scaling = 0.75, .train_mode = images ? "i2v" : "normal",
+                  .conditions = images ? VC_ROLE_BIT(VC_ROLE_IMAGE) | VC_ROLE_BIT(VC_ROLE_VISION)
+                                       : 0 };
 }
 
 /* ---- runs ---- */
@@ -90,6 +101,7 @@ static void samples_are_pipelines(void **state)
         vf_safetensors *gold = golden_open(name);
         vc_err err = { 0 };
         pipeline_set_make(models[i].ltx ? toy_of_ltx(path)
+                          : models[i].v15 ? toy_of_v15(path, strstr(models[i].name, "i2v"))
                                         : toy_of(path, models[i].interleave, true),
                           gold, 4 * F - 3);
         char *model = models[i].pipeline ? pipeline_folder(dir, models[i].pipeline, EULER) : NULL;
@@ -183,7 +195,8 @@ static void other_datasets(void **state)
 static int make(void **state)
 {
     static const char *const names[] = { "hunyuan-replace", "hunyuan-concat", "skyreels-i2v",
-                                         "hunyuan", "ltx", NULL };
+                                         "hunyuan", "hunyuan15", "hunyuan15-i2v", "ltx",
+                                         NULL };
     return pipeline_models_make(state, names);
 }
 
