@@ -1,6 +1,7 @@
 /* dit.c - opens a transformer, runs its blocks, and joins its conditions; see dit.h */
 #include "train/models/dit.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,21 @@ typedef struct vtrain_layer {
     const vtrain_blocks *kind;
     int number;                               /* the %d of kind->prefix */
     void *weights;                            /* kind->size bytes */
+    vt_lin hint;                              /* of a side's block: the layer behind it */
+    int from;                                 /* the side's block whose result is added behind this
+                                               * block, or -1 */
 } layer;
+
+static const vt_weight hint_table[] = {       /* names follow hint_of */
+    { "", VT_W_LINEAR, offsetof(layer, hint), { -1, -1 }, VT_INIT_ZERO }, { 0 }
+};
+
+/* The name of the layer behind a side's block; NULL: there is none. */
+static const char *hint_of(const layer *l)
+{
+    const vtrain_family *f = l->model->family;
+    return f->hint[l->kind - f->blocks];
+}
 
 /* ---- opening ---- */
 
@@ -34,10 +49,25 @@ static int make_layers(vtrain_dit *m, vc_err *err)
             void *w = calloc(1, kind->size);
             if (!w)
                 return vc_no_memory(err);
-            m->layer[m->n_layers++] = (layer){ m, kind, (int)number++, w };
+            m->layer[m->n_layers++] = (layer){ m, kind, (int)number++, w, .from = -1 };
         }
     }
     return 0;
+}
+
+/* Finds the side's block of each block: those of a kind have the same number of blocks after each,
+ * but for the last. */
+static void place_hints(vtrain_dit *m)
+{
+    int first = 0, from = 0;
+    for (int k = 0; m->side && k < VTRAIN_KINDS; k++) {
+        const int64_t n = m->layers[k], of = m->side->layers[k];
+        const int64_t after = of ? (n + of - 1) / of : 0;
+        for (int64_t i = 0; after && i < n; i++)
+            m->layer[first + i].from = from + (int)(i / after);
+        first += (int)n;
+        from += (int)of;
+    }
 }
 
 static int read_config(vtrain_dit *m, const cJSON *config, vc_err *err)
@@ -49,37 +79,76 @@ static int read_config(vtrain_dit *m, const cJSON *config, vc_err *err)
     return rc ? rc : make_layers(m, err);
 }
 
+/* Binds a table whose names follow m->under and `prefix`. */
+static int bind_under(vtrain_dit *m, const char *prefix, const vt_weight *table, int number,
+                      void *base, vt_params *p, const vt_source *src, vc_err *err)
+{
+    char full[96];
+    snprintf(full, sizeof full, "%s%s", m->under, prefix);
+    return vt_params_bind(p, table, full, number, base, m->sizes, src, err);
+}
+
 /* A parameter's block is its index among the blocks of all kinds; the numbers in the names of a
  * kind's weights may begin at 0 again. */
 static int bind_layer(vtrain_dit *m, int index, vt_params *p, const vt_source *src, vc_err *err)
 {
-    const layer *l = &m->layer[index];
-    int first = vt_params_count(p);
-    int rc = vt_params_bind(p, l->kind->table, l->kind->prefix, l->number, l->weights, m->sizes,
-                            src, err);
+    layer *l = &m->layer[index];
+    int first = vt_params_count(p), rc = bind_under(m, l->kind->prefix, l->kind->table, l->number,
+                                                    l->weights, p, src, err);
+    if (!rc && hint_of(l))
+        rc = bind_under(m, hint_of(l), hint_table, l->number, l, p, src, err);
     for (int i = first; i < vt_params_count(p); i++)
-        vt_params_at(p, i)->block = index;
+        vt_params_at(p, i)->block = m->first + index;
     return rc;
 }
 
 static int bind(vtrain_dit *m, vt_params *p, const vt_source *src, vc_err *err)
 {
     const vtrain_family *f = m->family;
-    int rc = vt_params_bind(p, f->table, "", 0, (char *)m + f->weights, m->sizes, src, err);
+    int rc = bind_under(m, "", f->table, 0, (char *)m + f->weights, p, src, err);
     for (int i = 0; !rc && i < m->n_layers; i++)
         rc = bind_layer(m, i, p, src, err);
     return rc;
 }
 
-int vtrain_dit_open(void **model, const vtrain_family *f, const cJSON *config, vt_params *p,
-                    const vt_source *src, vc_err *err)
+static int open_under(vtrain_dit **model, const char *under, const vtrain_family *f,
+                      const cJSON *config, vt_params *p, const vt_source *src, vc_err *err);
+
+/* Opens the ControlNet of copied blocks that config has beside the transformer m. */
+static int open_side(vtrain_dit *m, const cJSON *config, vt_params *p, const vt_source *src,
+                     vc_err *err)
+{
+    const cJSON *net = cJSON_GetObjectItemCaseSensitive(config, "controlnet");
+    if (!net || !m->family->copied)
+        return 0;
+    int rc = open_under(&m->side, VTRAIN_CONTROL_PART, m->family->copied, net, p, src, err);
+    for (int k = 0; !rc && k < VTRAIN_KINDS; k++)
+        if (m->side->layers[k] > m->layers[k])
+            rc = vc_fail(err, VC_EMISMATCH, "%s has %lld blocks %s, and the transformer has %lld",
+                         m->side->family->class_name, (long long)m->side->layers[k],
+                         m->family->blocks[k].prefix, (long long)m->layers[k]);
+    if (!rc && m->side->n_layers > VTRAIN_HINTS)
+        rc = vc_fail(err, VC_EMISMATCH, "%s has %d blocks, and may have %d",
+                     m->side->family->class_name, m->side->n_layers, VTRAIN_HINTS);
+    if (!rc)
+        m->first = m->side->n_layers;
+    return rc;
+}
+
+static int open_under(vtrain_dit **model, const char *under, const vtrain_family *f,
+                      const cJSON *config, vt_params *p, const vt_source *src, vc_err *err)
 {
     *model = NULL;
     vtrain_dit *m = calloc(1, f->size);
     if (!m)
         return vc_no_memory(err);
     m->family = f;
+    m->under = under;
     int rc = read_config(m, config, err);
+    if (!rc)
+        rc = open_side(m, config, p, src, err);
+    if (!rc)
+        place_hints(m);
     if (!rc)
         rc = bind(m, p, src, err);
     if (rc) {
@@ -90,11 +159,21 @@ int vtrain_dit_open(void **model, const vtrain_family *f, const cJSON *config, v
     return 0;
 }
 
+int vtrain_dit_open(void **model, const vtrain_family *f, const cJSON *config, vt_params *p,
+                    const vt_source *src, vc_err *err)
+{
+    vtrain_dit *m;
+    int rc = open_under(&m, "", f, config, p, src, err);
+    *model = m;
+    return rc;
+}
+
 void vtrain_dit_close(void *model)
 {
     vtrain_dit *m = model;
     if (!m)
         return;
+    vtrain_dit_close(m->side);
     if (m->family->free)
         m->family->free(m);
     for (int i = 0; i < m->n_layers; i++)
@@ -104,6 +183,9 @@ void vtrain_dit_close(void *model)
 }
 
 /* ---- forward ---- */
+
+/* The tensors of a forward: the streams, and behind them the side's results. */
+enum { KEPT = VT_BLOCK_IO + VTRAIN_HINTS };
 
 /* Whether each process runs the block whole where the sequence is shared. */
 static bool is_whole(const layer *l)
@@ -119,6 +201,8 @@ static void run_layer(vt_ctx *g, const void *arg, vt_tensor *const *in, vt_tenso
     const bool whole = is_whole(l);
     vt_share_parts(g, whole ? 0 : l->model->part[0], whole ? 0 : l->model->part[1]);
     l->kind->run(g, l->model, l->weights, in, out);
+    if (hint_of(l) && out[0])
+        out[l->kind->n_out] = vt_linear(g, vt_slice(g, out[0], 1, 0, l->model->tokens), &l->hint);
 }
 
 /* Processes share the sequence from now on: s keeps their own tokens. */
@@ -141,27 +225,71 @@ static void enter(vt_ctx *g, vtrain_dit *m, const layer *l, bool shared, vt_scop
     if (!shared || m->part[0] || is_whole(l))
         return;
     share(g, m, s);
-    vt_scope_end(g, scope, VT_BLOCK_IO, s);
+    vt_scope_end(g, scope, KEPT, s);
+}
+
+static void run_block(vt_ctx *g, const layer *l, int index, const vtrain_in *in, vt_tensor **s,
+                      vt_tensor **out)
+{
+    const int n_out = l->kind->n_out + (hint_of(l) != NULL);
+    const vt_block b = { run_layer, l, l->kind->n_in, n_out, index };
+    vt_run_block(g, &b, index < in->recompute.blocks ? in->recompute.how : VT_KEEP, s, out);
+}
+
+/* Runs the blocks beside the transformer: hint[i] becomes the result of the i-th. */
+static void run_side(vt_ctx *g, vtrain_dit *m, const vtrain_in *in, vt_tensor **hint)
+{
+    vtrain_in own = *in;
+    vt_tensor *s[KEPT] = { NULL }, *out[VT_BLOCK_IO];
+    vt_scope scope = vt_scope_begin(g);
+    own.note = NULL;                          /* the arguments of the transformer are traced */
+    m->family->embed(g, m, &own, s);
+    m->tokens = s[0] ? s[0]->dim[1] : 0;
+    for (int i = 0; i < m->n_layers && !vt_failed(g); i++) {
+        const layer *l = &m->layer[i];
+        enter(g, m, l, false, scope, s);
+        run_block(g, l, i, in, s, out);
+        memcpy(s, out, (size_t)l->kind->n_out * sizeof *s);
+        vt_tensor *y = out[l->kind->n_out];
+        s[VT_BLOCK_IO + i] = in->control_scale ? vt_scale(g, y, *in->control_scale) : y;
+        vt_scope_end(g, scope, KEPT, s);
+    }
+    memcpy(hint, s + VT_BLOCK_IO, VTRAIN_HINTS * sizeof *hint);
+    vt_scope_end(g, scope, VTRAIN_HINTS, hint);
+}
+
+/* Adds a side's result to the tokens of x [B,N,D] that stand in front. */
+static vt_tensor *add_in_front(vt_ctx *g, vt_tensor *x, vt_tensor *hint)
+{
+    if (!x || !hint || hint->dim[1] == x->dim[1])
+        return vt_add(g, x, hint);
+    const int64_t n = hint->dim[1];
+    vt_tensor *part[2] = { vt_add(g, vt_slice(g, x, 1, 0, n), hint),
+                           vt_slice(g, x, 1, n, x->dim[1]) };
+    return vt_concat(g, 1, 2, part);
 }
 
 vt_tensor *vtrain_dit_forward(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor **sound)
 {
     vtrain_dit *m = model;
     const vtrain_family *f = m->family;
-    vt_tensor *s[VT_BLOCK_IO] = { NULL };
+    vt_tensor *s[KEPT] = { NULL };
     if (vt_failed(g))
         return NULL;
     vt_scope scope = vt_scope_begin(g);        /* its end frees all tensors but those in s */
     vt_share_tokens(g, 0);
     m->part[0] = m->part[1] = 0;
+    if (m->side)
+        run_side(g, m->side, in, s + VT_BLOCK_IO);
     f->embed(g, model, in, s);
-    vt_scope_end(g, scope, VT_BLOCK_IO, s);
+    vt_scope_end(g, scope, KEPT, s);
     for (int i = 0; i < m->n_layers && !vt_failed(g); i++) {
         const layer *l = &m->layer[i];
         enter(g, m, l, in->shared, scope, s);
-        const vt_block b = { run_layer, l, l->kind->n_in, l->kind->n_out, i };
-        vt_run_block(g, &b, i < in->recompute.blocks ? in->recompute.how : VT_KEEP, s, s);
-        vt_scope_end(g, scope, VT_BLOCK_IO, s);
+        run_block(g, l, m->first + i, in, s, s);
+        if (l->from >= 0)
+            s[0] = add_in_front(g, s[0], s[VT_BLOCK_IO + l->from]);
+        vt_scope_end(g, scope, KEPT, s);
     }
     if (f->sound_head && sound)
         *sound = vt_failed(g) ? NULL : f->sound_head(g, model, in, s);
@@ -225,6 +353,22 @@ vt_tensor *vtrain_join(vt_ctx *g, const vtrain_in *in, unsigned roles, int64_t m
                 part[n++] = beside(g, in, row, in->cond[i], masks);
         }
     return n == 1 ? in->x : vt_concat(g, 1, n, part);
+}
+
+vt_tensor *vtrain_condition_tokens(vt_ctx *g, const vtrain_in *in, const int side[3])
+{
+    vt_tensor *c = in->cond[VC_ROLE_CONTROL];
+    return nn_patches(g, c ? c : zeros(g, in->x, in->x ? in->x->dim[1] : 0), side);
+}
+
+void vtrain_fit_control(const vtrain_dit *m, vtrain_fit *fit)
+{
+    fit->roles = VC_ROLE_BIT(VC_ROLE_CONTROL);
+    fit->mode = VC_MODE_CONTROL;
+    fit->heads = 0;
+    fit->blocks += m->first;
+    if (m->side)
+        fit->references = 0;
 }
 
 vt_tensor *vtrain_key_lengths(vt_ctx *g, const vtrain_cond *text, int64_t before)

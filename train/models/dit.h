@@ -46,6 +46,8 @@ typedef struct vtrain_in {
                                                * f32, of models with sound; else NULL */
     const int32_t *sound_length;              /* [B] on the host: latent frames of a row's sound,
                                                * 0..L; 0: the clip has none */
+    const float *control_scale;               /* on the host: what a ControlNet's results are
+                                               * multiplied by, in samples; NULL: 1 */
     const float *fps;                         /* [B] on the host: frames per second of the clips; 0
                                                * where the rate is not known */
     int n_texts;
@@ -221,6 +223,16 @@ struct vtrain_family {
     /* The flag of config.json with which the model has a blockwise ControlNet (controlnet.h); NULL:
      * it has none. */
     const char *controlnet;
+    /* The family of ControlNets of copied blocks, whose config.json is the field "controlnet" of
+     * the transformer's: its blocks are of the same kinds, and embed and blocks alone are called,
+     * after the transformer's prepare. The results of a kind's m blocks are added behind the n
+     * blocks of the transformer's kind, each behind ceil(n / m) of them one after the other. NULL:
+     * there are none. */
+    const vtrain_family *copied;
+    /* Of such a ControlNet: the names of the linear layers behind the blocks of each kind,
+     * "controlnet_blocks.%d". The tokens of s[0] that embed made go through this layer, and its
+     * result is added to the same tokens of the transformer. */
+    const char *hint[VTRAIN_KINDS];
     /* Reads config.json into the model and fills its vtrain_dit. Errors name the field. */
     int (*read)(void *model, const cJSON *config, vc_err *err);
     void (*free)(void *model);                /* frees memory that the struct points to; or NULL */
@@ -283,13 +295,22 @@ struct vtrain_family {
 
 /* ---- dit.c: a model of a family ---- */
 
-enum { VTRAIN_SIZES = 23 };
+enum { VTRAIN_SIZES = 23, VTRAIN_HINTS = 64 };
+#define VTRAIN_CONTROL_PART "controlnet."     /* in the names of a ControlNet's weights */
 struct vtrain_layer;
 typedef struct vtrain_dit {
     const vtrain_family *family;
     /* The family's read sets these two. */
     int64_t layers[VTRAIN_KINDS];             /* number of blocks of each kind */
-    int64_t sizes[VTRAIN_SIZES];              /* sizes[k] is the size -k of the weight tables */
+    int64_t sizes[VTRAIN_SIZES];              /* sizes[k] is the size -k of the weight tables;
+                                               * sizes[1] is the width of tokens where the model
+                                               * has blocks beside it */
+    struct vtrain_dit *side;                  /* the ControlNet of copied blocks, whose blocks run
+                                               * first, or NULL */
+    const char *under;                        /* the prefix of all weights' names, "" unless the
+                                               * model is a side */
+    int first;                                /* index of the first block among those of a step */
+    int64_t tokens;                           /* of a side's s[0] in the step in progress */
     struct vtrain_layer *layer;               /* [n_layers]: the blocks of all kinds */
     int n_layers;
     int64_t part[2];                          /* of the sequence that processes share, since the
@@ -315,6 +336,10 @@ int vtrain_block_of(const void *model, const void *weights);
  * mask of `masks` channels, clips, image (zeros after its frame); a missing picture is zeros.
  * [B,..,f,h,w] */
 vt_tensor *vtrain_join(vt_ctx *g, const vtrain_in *in, unsigned roles, int64_t masks);
+/* For ControlNets: the tokens of the condition, zeros where the batch has none; and what changes in
+ * the fit of a transformer that has one. */
+vt_tensor *vtrain_condition_tokens(vt_ctx *g, const vtrain_in *in, const int side[3]);
+void vtrain_fit_control(const vtrain_dit *m, vtrain_fit *fit);
 /* The tokens of in->x, and behind them those of each reference picture that the batch has. */
 vt_tensor *vtrain_picture_tokens(vt_ctx *g, const vtrain_in *in, const int side[3]);
 /* The noisy tokens of a sequence x [B,N,D] that begins with `noisy` of them, for a head of layers

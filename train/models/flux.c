@@ -9,6 +9,9 @@
  * FLUX.1 Kontext is dev with a reference picture, whose clean tokens stand behind the noisy ones,
  * at 1 instead of 0 of the first axis. The prediction is that of the noisy tokens.
  *
+ * A ControlNet (FluxControlNetModel) is a smaller FLUX.1 beside the transformer. It also reads the
+ * latents of a condition, and its blocks' results are added behind the transformer's blocks.
+ *
  * FLUX.1 Fill is dev with more inputs: a token has noisy latents, then those of the picture without
  * its masked places, then the mask, of which a place of the latents has its 8 x 8 pixels. */
 #include <stdlib.h>
@@ -35,22 +38,34 @@ enum { D = NN_FLUX_D, TWO_D = NN_FLUX_2D, IN = NN_FLUX_SIZES, TEXT = IN - 1, POO
 
 typedef struct model_weights {
     vt_lin patch, text, time1, time2, guidance1, guidance2, pooled1, pooled2, mod_out, proj_out;
+    vt_lin control;                           /* of a ControlNet */
 } model_weights;
 
 #define LIN(field, name, out, in) \
     { name, VT_W_LINEAR, offsetof(model_weights, field), { out, in }, VT_INIT_XAVIER }
 
+/* The layers in front of the blocks. */
+#define EMBEDDERS \
+    LIN(time1, "time_text_embed.timestep_embedder.linear_1", D, TIME), \
+    LIN(time2, "time_text_embed.timestep_embedder.linear_2", D, D), \
+    LIN(guidance1, "time_text_embed.guidance_embedder.linear_1", GUIDANCE, TIME), \
+    LIN(guidance2, "time_text_embed.guidance_embedder.linear_2", GUIDANCE, D), \
+    LIN(pooled1, "time_text_embed.text_embedder.linear_1", D, POOLED), \
+    LIN(pooled2, "time_text_embed.text_embedder.linear_2", D, D), \
+    LIN(text, "context_embedder", D, TEXT), \
+    LIN(patch, "x_embedder", D, IN)
+
 static const vt_weight model_table[] = {
-    LIN(time1, "time_text_embed.timestep_embedder.linear_1", D, TIME),
-    LIN(time2, "time_text_embed.timestep_embedder.linear_2", D, D),
-    LIN(guidance1, "time_text_embed.guidance_embedder.linear_1", GUIDANCE, TIME),
-    LIN(guidance2, "time_text_embed.guidance_embedder.linear_2", GUIDANCE, D),
-    LIN(pooled1, "time_text_embed.text_embedder.linear_1", D, POOLED),
-    LIN(pooled2, "time_text_embed.text_embedder.linear_2", D, D),
-    LIN(text, "context_embedder", D, TEXT),
-    LIN(patch, "x_embedder", D, IN),
+    EMBEDDERS,
     LIN(mod_out, "norm_out.linear", TWO_D, D),
     LIN(proj_out, "proj_out", OUT, D),
+    { 0 }
+};
+
+static const vt_weight copied_table[] = {     /* of a ControlNet */
+    EMBEDDERS,
+    { "controlnet_x_embedder", VT_W_LINEAR, offsetof(model_weights, control), { D, IN },
+      VT_INIT_ZERO },
     { 0 }
 };
 
@@ -128,6 +143,17 @@ static int flux_read(void *model, const cJSON *config, vc_err *err)
     return 0;
 }
 
+/* FLUX.1 Fill, whose tokens have more numbers, has no ControlNet. */
+static int copied_read(void *model, const cJSON *config, vc_err *err)
+{
+    const flux *m = model;
+    int rc = flux_read(model, config, err);
+    return rc || m->in_channels == m->out_channels ? rc
+           : vc_fail(err, VC_EMISMATCH, "in_channels: %lld with out_channels %lld: the ControlNets "
+                     "of FLUX.1 dev and schnell alone are trained here", (long long)m->in_channels,
+                     (long long)m->out_channels);
+}
+
 static void flux_fit(const void *model, vtrain_fit *fit)
 {
     const flux *m = model;
@@ -141,6 +167,8 @@ static void flux_fit(const void *model, vtrain_fit *fit)
                          .mult = { 1, SIDE, SIDE }, .guidance = m->guidance,
                          .sample_guidance = !m->guidance ? 1 : fills(m) ? FILL_GUIDANCE : 0,
                          .blocks = (int)(m->dual + m->single), .heads = m->heads };
+    if (m->dit.side)
+        vtrain_fit_control(&m->dit, fit);
 }
 
 /* FLUX.1-dev was trained with a shift that follows from the number of tokens, schnell without. */
@@ -264,6 +292,15 @@ static void flux_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s
     memcpy(s + MADE, in->made, 2 * sizeof *in->made);
 }
 
+/* The streams of a ControlNet. */
+static void copied_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO])
+{
+    const flux *m = model;
+    const int side[3] = { 1, SIDE, SIDE };
+    flux_embed(g, model, in, s);
+    s[X] = vt_add(g, s[X], vt_linear(g, vtrain_condition_tokens(g, in, side), &m->w.control));
+}
+
 static void dual_block(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
                        vt_tensor **out)
 {
@@ -301,6 +338,20 @@ static vt_tensor *flux_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tens
     return vt_unpatchify(g, x, in->x->dim + 1, 1, SIDE, SIDE, VT_C_FIRST);
 }
 
+/* The kinds of blocks of the transformer and of a ControlNet. */
+#define BLOCKS \
+    .blocks = { { "transformer_blocks.%d.", nn_dual_table, sizeof(nn_dual_weights), N_IN, 2, \
+                  dual_block, NULL }, \
+                { "single_transformer_blocks.%d.", nn_single_table, sizeof(nn_single_weights), \
+                  N_IN, 1, single_block, join_streams } }
+
+static const vtrain_family copied = {
+    .class_name = "FluxControlNetModel",
+    .size = sizeof(flux), .weights = offsetof(flux, w), .table = copied_table,
+    .read = copied_read, .embed = copied_embed, BLOCKS,
+    .hint = { "controlnet_blocks.%d", "controlnet_single_blocks.%d" },
+};
+
 const vtrain_family vtrain_flux = {
     .class_name = FLUX_CLASS, .first_class = "Flux", .convert = flux_convert,
     .lora_names = flux_names, .peer_names = flux_diffsynth_names, .kohya = &vtrain_kohya_scripts,
@@ -308,11 +359,8 @@ const vtrain_family vtrain_flux = {
     .time = VTRAIN_TIME_LEVEL,
     .size = sizeof(flux), .weights = offsetof(flux, w), .table = model_table,
     .read = flux_read, .fit = flux_fit, .prepare = flux_prepare, .embed = flux_embed,
-    .two_parts = true, .head = flux_head,
-    .blocks = { { "transformer_blocks.%d.", nn_dual_table, sizeof(nn_dual_weights), N_IN, 2,
-                  dual_block, NULL },
-                { "single_transformer_blocks.%d.", nn_single_table, sizeof(nn_single_weights), N_IN,
-                  1, single_block, join_streams } },
+    .copied = &copied, .two_parts = true, .head = flux_head,
+    BLOCKS,
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
     .flow_shift = 1, .logit_mean = 0, .logit_std = 1, .schedule = flux_schedule,
     .posterior_mean = false, .bf16 = true,

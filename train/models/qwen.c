@@ -8,7 +8,8 @@
  *
  * A blockwise ControlNet (DiffSynth-Studio's) has a small net behind each block: it adds to the
  * noisy picture's tokens what it makes of them and of the condition's, whose latents have the
- * picture's size. Its weights are rows of the same tables (train/models/controlnet.h).
+ * picture's size. Its weights are rows of the same tables (train/models/controlnet.h). A ControlNet
+ * of copied blocks (diffusers' QwenImageControlNetModel) is a model of its own beside this one.
  *
  * The prompt's tokens of the last block are not read, so the layers that make them have no
  * gradient. */
@@ -52,15 +53,26 @@ typedef struct model_weights {
 #define NORM(field, name) \
     { name, VT_W_TENSOR, offsetof(block_weights, field), { HEAD }, VT_INIT_ONE }
 
+/* The layers in front of the blocks. */
+#define EMBEDDERS \
+    LIN(model_weights, time1, "time_text_embed.timestep_embedder.linear_1", D, TIME), \
+    LIN(model_weights, time2, "time_text_embed.timestep_embedder.linear_2", D, D), \
+    { "txt_norm.weight", VT_W_TENSOR, offsetof(model_weights, text_norm), { TEXT }, VT_INIT_ONE }, \
+    LIN(model_weights, patch, "img_in", D, TOKEN_IN), \
+    LIN(model_weights, text, "txt_in", D, TEXT)
+
 static const vt_weight model_table[] = {
-    LIN(model_weights, time1, "time_text_embed.timestep_embedder.linear_1", D, TIME),
-    LIN(model_weights, time2, "time_text_embed.timestep_embedder.linear_2", D, D),
-    { "txt_norm.weight", VT_W_TENSOR, offsetof(model_weights, text_norm), { TEXT }, VT_INIT_ONE },
-    LIN(model_weights, patch, "img_in", D, TOKEN_IN),
-    LIN(model_weights, text, "txt_in", D, TEXT),
+    EMBEDDERS,
     LIN(model_weights, mod_out, "norm_out.linear", TWO_D, D),
     LIN(model_weights, proj_out, "proj_out", TOKEN_OUT, D),
     { "controlnet.img_in", VT_W_LINEAR, offsetof(model_weights, control), { CONTROL_D, CONTROL_IN },
+      VT_INIT_ZERO },
+    { 0 }
+};
+
+static const vt_weight copied_table[] = {     /* of a ControlNet of copied blocks */
+    EMBEDDERS,
+    { "controlnet_x_embedder", VT_W_LINEAR, offsetof(model_weights, control), { D, TOKEN_IN },
       VT_INIT_ZERO },
     { 0 }
 };
@@ -161,11 +173,9 @@ static void qwen_fit(const void *model, vtrain_fit *fit)
     *fit = (vtrain_fit){ .channels = (int)m->out_channels, .n_texts = 1, .text_width = { m->text },
                          .references = ((1u << VC_REFERENCES) - 1) << VC_ROLE_REFERENCE,
                          .mult = { 1, PATCH, PATCH }, .blocks = (int)m->layers,
-                         .heads = m->controlled ? 0 : m->heads };
-    if (m->controlled) {
-        fit->roles = VC_ROLE_BIT(VC_ROLE_CONTROL);
-        fit->mode = VC_MODE_CONTROL;
-    }
+                         .heads = m->heads };
+    if (m->controlled || m->dit.side)
+        vtrain_fit_control(&m->dit, fit);
 }
 
 /* The schedule of the released model. */
@@ -276,11 +286,10 @@ static vt_tensor *embed_time(vt_ctx *g, const model_weights *w, vt_tensor *t)
     return vt_silu(g, nn_embed_number(g, t, &w->time1, &w->time2, VC_F32));
 }
 
-/* The tokens of the condition; zeros in a batch without one. */
 static vt_tensor *embed_condition(vt_ctx *g, const qwen *m, const vtrain_in *in)
 {
-    vt_tensor *c = in->cond[VC_ROLE_CONTROL] ? in->cond[VC_ROLE_CONTROL] : vt_scale(g, in->x, 0);
-    return vt_linear(g, nn_patches(g, c, (int[]){ 1, PATCH, PATCH }), &m->w.control);
+    const int side[3] = { 1, PATCH, PATCH };
+    return vt_linear(g, vtrain_condition_tokens(g, in, side), &m->w.control);
 }
 
 static void qwen_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO])
@@ -296,6 +305,13 @@ static void qwen_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s
     if (m->controlled)
         s[CONDITION] = embed_condition(g, m, in);
     memcpy(s + MADE, in->made, N_MADE * sizeof *in->made);
+}
+
+/* The streams of a ControlNet of copied blocks. */
+static void copied_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO])
+{
+    qwen_embed(g, model, in, s);
+    s[X] = vt_add(g, s[X], embed_condition(g, model, in));
 }
 
 /* Adds to the tokens of the noisy picture, which stand in front, what the block's ControlNet makes
@@ -346,11 +362,20 @@ static vt_tensor *qwen_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tens
     return vt_unpatchify(g, x, in->x->dim + 1, 1, PATCH, PATCH, VT_C_FIRST);
 }
 
+static const vtrain_family copied = {
+    .class_name = "QwenImageControlNetModel",
+    .size = sizeof(qwen), .weights = offsetof(qwen, w), .table = copied_table,
+    .read = qwen_read, .embed = copied_embed,
+    .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 2, block,
+                  NULL } },
+    .hint = { "controlnet_blocks.%d" },
+};
+
 const vtrain_family vtrain_qwen = {
     .class_name = "QwenImageTransformer2DModel",
     .text_args = { "encoder_hidden_states" }, .layout = VTRAIN_TOKENS, .time = VTRAIN_TIME_LEVEL,
     .size = sizeof(qwen), .weights = offsetof(qwen, w), .table = model_table,
-    .controlnet = "blockwise_controlnet",
+    .controlnet = "blockwise_controlnet", .copied = &copied,
     .read = qwen_read, .fit = qwen_fit, .prepare = qwen_prepare, .embed = qwen_embed,
     .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 2, block,
                   NULL } },

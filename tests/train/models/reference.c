@@ -174,6 +174,7 @@ void ref_case_open(ref_case *c, const vf_safetensors *f, const char *name)
         c->sound_length[i] = (int32_t)heard[i];
     free(heard);
     c->guidance = values(f, name, "guidance", NULL);
+    c->control_scale = values(f, name, "control_scale", NULL);
     float *fps = values(f, name, "fps", NULL);
     for (int i = 0; i < c->dim[0]; i++)
         c->fps[i] = fps ? fps[i] : 0;
@@ -191,6 +192,7 @@ void ref_case_close(ref_case *c)
     free(c->pooled);
     free(c->token_t);
     free(c->guidance);
+    free(c->control_scale);
     free(c->output);
     free(c->sound);
     free(c->sound_target);
@@ -223,7 +225,8 @@ vtrain_in ref_inputs(ref_model *m, const ref_case *c, vt_remat remat)
     vtrain_in in = {
         .x = vt_from_host(m->g, VC_F32, 5, c->dim, c->x, VC_F32),
         .t = vt_from_host(m->g, VC_F32, 1, c->dim, c->t, VC_F32),
-        .fps = c->fps, .n_texts = 1, .recompute = { remat == VT_KEEP ? 0 : 1000, remat },
+        .fps = c->fps, .control_scale = c->control_scale, .n_texts = 1,
+        .recompute = { remat == VT_KEEP ? 0 : 1000, remat },
     };
     for (int i = 0; i < 2; i++)                /* FLUX.1 reads tokens of slot 1, others of slot 0 */
         in.text[i] = (vtrain_cond){ .embeds = load_text(m, 0, c->text, c->text_dim),

@@ -1,7 +1,7 @@
 /* test_flux.c - FLUX.1's transformer equals diffusers' with and without guidance as an input, and
  * (Kontext) with reference pictures of other sizes than the sample's, and (Fill) with a masked
- * picture and its mask: outputs, losses, every gradient; recomputed blocks have the same bits;
- * wrong configs are refused. */
+ * picture and its mask, and beside a ControlNet: outputs, losses, every gradient; recomputed blocks
+ * have the same bits; wrong configs are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,6 +20,7 @@ enum { LORA_MODULES = 2 * 10 + 2 * 5 + 2 };
 static const ref_variant variants[] = {
     { "flux-dev", { "tall", "small" }, LORA_MODULES }, { "flux-schnell", { "wide" }, 0 },
     { "flux-kontext", { "tall", "without" }, LORA_MODULES },
+    { "flux-controlnet", { "tall", "scaled" }, 0 }, { "flux-controlnet-dual", { "wide" }, 0 },
 };
 
 static const ref_refusal bad_models[] = {

@@ -1,7 +1,7 @@
 /* test_qwen.c - Qwen-Image's transformer against diffusers': outputs, losses, every gradient, a
  * LoRA's too, with prompts of different lengths in a batch, and with one to three reference
- * pictures of other sizes than the picture's (Qwen-Image-Edit, zero_cond_t), or with a blockwise
- * ControlNet; recomputation; refusals */
+ * pictures of other sizes than the picture's (Qwen-Image-Edit, zero_cond_t), or with a
+ * ControlNet, blockwise or of copied blocks; recomputation; refusals */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,12 +20,13 @@ static const ref_variant variants[] = {
     { "qwen-edit", { "two", "three", "without" }, LORA_MODULES },
     { "qwen-edit-2511", { "two", "three", "without" }, LORA_MODULES },
     { "qwen-control", { "odd" }, 0 },
+    { "qwen-controlnet", { "odd", "scaled" }, 0 },
 };
 
 /* f32: sums in another order differ by 3e-5 at most. bf16: some roundings of 2^-9 in a chain;
  * diffusers' own bf16 differs from its f32 by as much. */
 static ref_suite suite = {
-    .family = &vtrain_qwen, .variants = variants, .n = 4,
+    .family = &vtrain_qwen, .variants = variants, .n = sizeof variants / sizeof *variants,
     .f32 = { VC_F32, 3e-5, 3e-5, 1e-3, false }, .bf16 = { VC_BF16, 2e-2, 3e-2, 1e-2, true },
 };
 

@@ -1,0 +1,73 @@
+"""ControlNets of copied blocks, diffusers' FluxControlNetModel and QwenImageControlNetModel, beside
+their transformers: outputs, losses, gradients.
+
+Cases as in flux.py and qwen.py, with the condition's latents in `cond.control`; the weights of the
+ControlNet have names with `controlnet.`, and all of them values that are not zero. The case
+`scaled` has the ControlNet's results times `control_scale`. The numbers of blocks are such that the
+last result of some is read by no block. `base` has the gradients of all weights, the base's too.
+"""
+import golden
+import torch
+from diffusers import (FluxControlNetModel, FluxTransformer2DModel, QwenImageControlNetModel,
+                       QwenImageTransformer2DModel)
+
+SCALE = 0.75
+
+
+def beside(base, net, results):
+    """The class `base` with a ControlNet of the class `net`, whose config is the field
+    `controlnet`; `results` makes the arguments of base's forward from the ControlNet's results."""
+    class Controlled(base):
+        def __init__(self, controlnet, **config):
+            super().__init__(**config)
+            self.controlnet = net(**controlnet)
+
+        def forward(self, **given):
+            taken = dict(given, conditioning_scale=self.scale)
+            if not self.controlnet.config.get("guidance_embeds", False):
+                taken.pop("guidance", None)
+            cond = self.condition.to(given["hidden_states"].dtype)
+            return super().forward(**given, **results(self.controlnet(controlnet_cond=cond,
+                                                                      **taken)))
+    Controlled.__name__ = base.__name__
+    return Controlled
+
+
+Flux = beside(FluxTransformer2DModel, FluxControlNetModel,
+              lambda y: {"controlnet_block_samples": y[0], "controlnet_single_block_samples": y[1]})
+Qwen = beside(QwenImageTransformer2DModel, QwenImageControlNetModel,
+              lambda y: {"controlnet_block_samples": y})
+
+# name: part, class, fields of the transformer, of the ControlNet, {case: (B, h, w)}
+VARIANTS = {
+    "flux-controlnet": ("flux", Flux, dict(guidance_embeds=True, num_layers=4, num_single_layers=3),
+                        dict(num_layers=3, num_single_layers=2),
+                        {"base": (2, 4, 6), "tall": (1, 10, 2), "scaled": (1, 6, 6)}),
+    # blocks of two streams alone, and no guidance in the ControlNet
+    "flux-controlnet-dual": ("flux", Flux, dict(guidance_embeds=True, num_layers=3),
+                             dict(num_layers=2, num_single_layers=0, guidance_embeds=False),
+                             {"base": (2, 4, 6), "wide": (1, 2, 10)}),
+    "qwen-controlnet": ("qwen", Qwen, dict(num_layers=5), dict(num_layers=4),
+                        {"base": (2, 4, 6), "odd": (1, 10, 6), "scaled": (2, 2, 8)}),
+}
+
+
+def make(out):
+    for name, (part, cls, fields, net, cases) in VARIANTS.items():
+        family = golden.part(part)
+        config = {**family.TINY, "num_attention_heads": 1, **fields}
+
+        def inputs(config, case, b, h, w):
+            v = family.inputs(config, case, b, h, w)
+            v["cond.control"] = golden.draw("control " + case, tuple(v["x"].shape))
+            if case == "scaled":
+                v["control_scale"] = torch.tensor([SCALE])
+            return v
+
+        def predict(model, config, v):
+            model.condition = golden.packed(v["cond.control"])
+            model.scale = SCALE if "control_scale" in v else 1.0
+            return family.predict(model, config, v)
+
+        golden.transformer(out / f"{name}.safetensors", cls,
+                           {**config, "controlnet": {**config, **net}}, cases, inputs, predict)
