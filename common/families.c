@@ -324,7 +324,7 @@ static const vc_family families[] = {
                       .sigmas = VC_SIGMAS_EVEN_EULER },
                     { .class = "FluxFillPipeline", .mode = VC_MODE_INPAINT,
                       .references = &no_references, .sigmas = VC_SIGMAS_EVEN_EULER } },
-      .grey_masks = true, .pixel_masks = true,
+      .grey_masks = true, .pixel_masks = true, .controlnet = true,
       .references = { .most = 1, .sizes = kontext_sizes, .n_sizes = 17, .side = 1024,
                       .multiple = 16 },
       .moments = true, .dtype = VC_BF16,

@@ -14,7 +14,7 @@
 static const struct { const char *names; vc_input_kind kind; const char *say; } rows[] = {
     { "input_image", VC_INPUT_FIRST, NULL },
     { "end_image", VC_INPUT_LAST, NULL },
-    { "control_video blockwise_controlnet_image", VC_INPUT_CONTROL, NULL },
+    { "control_video blockwise_controlnet_image controlnet_image", VC_INPUT_CONTROL, NULL },
     { "edit_image kontext_images", VC_INPUT_REFERENCES, NULL },
     { "flux_fill_image flux_fill_mask", VC_INPUT_FILL, NULL },
     /* of a sample that a pipeline made: train/data/starts.h reads them */
@@ -47,9 +47,12 @@ static const struct { const char *names; vc_input_kind kind; const char *say; } 
     REFUSED("blockwise_controlnet_inpaint_mask", NOT_TRAINED("a ControlNet with a mask") ": of "
             "blockwise ControlNets of Qwen-Image those of a picture alone are, "
             "blockwise_controlnet_image"),
-    REFUSED("controlnet_* blockwise_controlnet_* control_image", NOT_TRAINED("a ControlNet of "
-            "copied blocks") ": blockwise ControlNets of Qwen-Image are "
-            "(blockwise_controlnet_image); " CONTROL_CLIPS),
+    REFUSED("controlnet_inpaint_mask controlnet_processor_id", NOT_TRAINED("a ControlNet with a "
+            "mask or of several kinds (ControlNet-Union)") ": those of FLUX.1 and Qwen-Image that "
+            "read a picture alone are, controlnet_image"),
+    REFUSED("controlnet_* blockwise_controlnet_* control_image", "no input of a ControlNet here: "
+            "its picture is the column controlnet_image, or of blockwise ControlNets of Qwen-Image "
+            "blockwise_controlnet_image; " CONTROL_CLIPS),
     REFUSED("image2lora_* lora lora_* negative_lora positive_only_lora clear_lora_*",
             PLAIN("a model that makes or reads LoRAs")),
     REFUSED("ipadapter_*", PLAIN("IP-Adapter")),

@@ -359,6 +359,7 @@ const char *const vf_beside_columns[VF_BESIDE] = {
 /* Other names of the columns. */
 static const struct { vf_beside which; const char *column; } beside_names[] = {
     { VF_CONTROL, "control_video" }, { VF_CONTROL, "blockwise_controlnet_image" },
+    { VF_CONTROL, "controlnet_image" }, { VF_CONTROL, "conditioning_image" },
     { VF_MASK, "flux_fill_mask" },
 };
 enum { BESIDE_NAMES = sizeof beside_names / sizeof *beside_names };
@@ -384,7 +385,8 @@ static int refuse_bytes(const cJSON *o, const cJSON *medium, const vf_metadata_o
     for (const cJSON *v = o->child; v; v = v->next)
         if (v != medium && vf_columnar_has_cell(v)
             && (metadata_listed("loss_mask_path,control_file_path,control_video,mask_file_path,"
-                                "blockwise_controlnet_image,"
+                                "blockwise_controlnet_image,controlnet_image,"
+                                "conditioning_image,"
                                 "flux_fill_mask,flux_fill_image,input_image", v->string)
                 || metadata_listed(opts->file_keys, v->string)
                 || metadata_listed(opts->extra_inputs, v->string)))

@@ -22,8 +22,9 @@ static void take_control(vprep *p, vc_mode mode)
     const bool takes = mode == VC_MODE_CONTROL || mode == VC_MODE_CONTROL_REF;
 
     if (p->encoders.family.is->controlnet)
-        select_mode(p, "extra_inputs blockwise_controlnet_image", VC_MODE_CONTROL,
-                    "the ControlNet's picture of each row");
+        select_mode(p, strstr(p->c.extra_inputs, "blockwise_") ?
+                    "extra_inputs blockwise_controlnet_image" : "extra_inputs controlnet_image",
+                    VC_MODE_CONTROL, "the ControlNet's picture of each row");
     else if (!takes && p->c.train_mode < VC_MODE_CONTROL)
         vc_flags_wrong(p->flags, "--extra_inputs control_video: %s takes no control clip: leave "
                        "the flag out, or give a Fun-Control --model of CogVideoX or Wan 2.1",
