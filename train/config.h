@@ -49,7 +49,10 @@ typedef struct vtrain_config {
     char *extra_inputs;
 
     /* model */
-    char *model, *transformer, *transformer_high, *connectors, *blockwise_controlnet, *scheduler;
+    char *model, *transformer, *transformer_high, *connectors, *blockwise_controlnet, *controlnet,
+         *scheduler;
+    int64_t num_double_layers, num_single_layers;     /* of a new --controlnet */
+    double controlnet_conditioning_scale;     /* of samples */
     int task;                                 /* vtrain_task, or one of musubi-tuner's models */
     char *model_paths, *model_id_with_origin_paths;   /* DiffSynth-Studio's names of the model */
     char *init_state_dir;

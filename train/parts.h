@@ -55,7 +55,7 @@ typedef struct vtrain_model {
     void *both[VTRAIN_HALVES];                /* the transformers, where two are trained */
     struct vtrain_weights *low_weights;       /* of the second of these */
     struct vf_model *beside;                  /* vtrain_family.beside, or NULL */
-    struct vtrain_controlnet *controlnet;     /* --blockwise_controlnet, or NULL */
+    struct vtrain_controlnet *controlnet;     /* --blockwise_controlnet, --controlnet; or NULL */
     vf_key beside_files;                      /* vf_model_files of it */
 } vtrain_model;
 

@@ -76,7 +76,7 @@ typedef struct vtrain {
 /* vtrain.c. Name of the trained transformer's folder in the model; of the first, if two are
  * trained. */
 const char *vtrain_transformer_name(const vtrain *t);
-/* True if --blockwise_controlnet is trained, alone or beside a LoRA. */
+/* True if --blockwise_controlnet or --controlnet is trained, alone or beside a LoRA. */
 bool vtrain_trains_controlnet(const vtrain *t);
 /* True if both transformers of a model with two are trained. */
 bool vtrain_both(const vtrain *t);

@@ -302,7 +302,7 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(-1, "base", "write --config FILE, in TOML, YAML or JSON: keys are flags"),
     REFUSED(1, "config_file job.config_file",
             "write --config FILE, in TOML, YAML or JSON: keys are flags"),
-    REFUSED(1, "dit_in_channels num_layers num_double_layers num_single_layers",
+    REFUSED(1, "dit_in_channels num_layers",
             "the transformer's config.json has its sizes"),
     REFUSED(0, "only_target_transformer_blocks", "a LoRA's modules are given by --target_name"),
     REFUSED(1, "prompt_template_encode prompt_template_encode_start_idx num_hidden_layers_to_skip "
@@ -432,7 +432,7 @@ const vc_foreign vc_refused_flags[] = {
             "validation_guidance_real validation_guidance_skip_layers validation_audio_duration "
             "validation_adapter_strength validation_lycoris_strength", PROMPTS),
     REFUSED(1, "model.ssm_layer model.ttt_base_lr model.mini_batch_size", OTHER),
-    REFUSED(0, "controlnet ltx2_* hidream_* ideogram_* cosmos3_* minimax_* tread_config "
+    REFUSED(0, "ltx2_* hidream_* ideogram_* cosmos3_* minimax_* tread_config "
             "diffusion_blocks_config flux_lora_target conditioning_multidataset_sampling "
             "multiple_target fp_latent_window_size fp_1f_* enable_bsa "
             "enable_gradient_masking simulate_generator_forward same_step_across_blocks "

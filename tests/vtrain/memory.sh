@@ -3,7 +3,7 @@
 # Qwen-Image, Z-Image, Chroma, Krea 2, FLUX.1, FLUX.2, Wan and CogVideoX, at a width of 512 and some
 # hundred tokens: LoRA and full finetune, with and without recomputation; for the built-in model on
 # a few samples, on many, and on two ranks; for LoRA's relatives; for bases in fewer bits; for a
-# distillation to few steps and a ControlNet. A limit is kept by recomputation, also where the run
+# distillation to few steps and ControlNets. A limit is kept by recomputation, also where the run
 # is to recompute nothing.
 . "$(dirname "$0")/../lib/check.sh"
 [ "$VLT_FAULT_MEMORY" = 1 ] || { echo "skipped: sanitizers have memory of their own"; exit 77; }
@@ -100,6 +100,18 @@ need random_transformer flux '{"_class_name": "FluxTransformer2DModel", "num_lay
     "pooled_projection_dim": 256, "guidance_embeds": true}'
 need random_dataset flux.lmdb 2 1 48 64 64 512 flux 256
 runs flux flux
+need random_dataset flux-control.lmdb 2 1 40 40 64 512 flux+control 256
+for how in "none bf16 flux" "block bf16 flux" "block no flux" "none no qwen" "block bf16 qwen"; do
+    read -r checkpointing precision family <<<"$how"
+    rm -rf out
+    latents=control.lmdb
+    [ $family = qwen ] || latents=flux-control.lmdb
+    expect 0 . vtrain --transformer $family --latents $latents --output_dir out --threads 2 \
+        --max_train_steps 1 --train_batch_size 1 --trainable_models controlnet --controlnet new \
+        --num_double_layers 3 --num_single_layers 2 --gradient_checkpointing=$checkpointing \
+        --mixed_precision $precision
+    near "controlnet, $how"
+done
 need random_transformer wan '{"_class_name": "WanTransformer3DModel", "num_layers": 3,
     "num_attention_heads": 4, "attention_head_dim": 128, "ffn_dim": 1536, "text_dim": 512,
     "in_channels": 16, "out_channels": 16}'

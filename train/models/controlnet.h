@@ -1,35 +1,52 @@
-/* controlnet.h - a blockwise ControlNet: weights beside those of a transformer, in a file of their
- * own with the names of DiffSynth-Studio's QwenImageBlockWiseControlNet.
+/* controlnet.h - a ControlNet: weights beside those of a transformer, in a file of their own. Two
+ * kinds exist. A blockwise one (DiffSynth-Studio's QwenImageBlockWiseControlNet) has a small net
+ * behind each block of the transformer, and its weights are rows of the family's tables. One of
+ * copied blocks (diffusers' FluxControlNetModel, QwenImageControlNetModel) is a smaller model of
+ * the family beside the transformer (vtrain_family.copied).
  *
- * The family's tables have its weights under names with "controlnet.":
+ * Their weights have names with "controlnet.":
  *
  *     here                                            in the file
  *     controlnet.img_in.weight                        img_in.weight
  *     transformer_blocks.7.controlnet.x_rms.weight    controlnet_blocks.7.x_rms.weight
+ *     controlnet.transformer_blocks.0.attn.to_q.bias  transformer_blocks.0.attn.to_q.bias
+ *     controlnet.controlnet_blocks.0.weight           controlnet_blocks.0.weight
  *
- * A new one begins with zeros in its first and last layers, and changes nothing. */
+ * A new one changes nothing at first: the last layers of a blockwise one, and the layers before and
+ * behind copied blocks, are zeros. Copied blocks begin with the transformer's values. */
 #ifndef TRAIN_MODELS_CONTROLNET_H
 #define TRAIN_MODELS_CONTROLNET_H
 
 #include "formats/tensors/values.h"
 #include "train/models/dit.h"
 
-#define VTRAIN_CONTROL_PART "controlnet."     /* in the names of its weights */
 #define VTRAIN_CONTROL_FILE "blockwise_controlnet.safetensors"       /* of a checkpoint */
+#define VTRAIN_CONTROL_FOLDER "controlnet"    /* of one with copied blocks, as diffusers reads it */
 
 typedef struct vtrain_controlnet vtrain_controlnet;
 
-/* Opens a file, or, with path "new", one that begins. *out is NULL on failure. */
-int vtrain_controlnet_open(vtrain_controlnet **out, const char *path, vc_err *err);
+/* Opens a file, or, with path "new", one that begins. Errors name the flag, which lives as long.
+ * *out is NULL on failure. */
+int vtrain_controlnet_open(vtrain_controlnet **out, const char *flag, const char *path,
+                           vc_err *err);
 void vtrain_controlnet_close(vtrain_controlnet *c);         /* NULL is fine */
+/* Makes c one of copied blocks, and adds its config.json as the field "controlnet" to `config`, the
+ * transformer's. blocks[k] are those of each kind of a new one, at most the transformer's. Errors
+ * name the field of config.json or the tensor by which the file is of another transformer or has
+ * inputs that are not trained here. */
+int vtrain_controlnet_copies(vtrain_controlnet *c, cJSON *config, const vtrain_family *of,
+                             const int64_t blocks[2], vc_err *err);
 /* The source of a transformer's weights `base` and of the ControlNet's; valid while c lives. */
 vt_source vtrain_controlnet_source(vtrain_controlnet *c, const vt_source *base);
 /* Fails unless p holds every tensor of the file. */
 int vtrain_controlnet_check(const vtrain_controlnet *c, vt_params *p, vc_err *err);
 /* True for the name of a parameter of a ControlNet. */
 bool vtrain_controlnet_has(const char *name);
-/* Writes the ControlNet's parameters to dir/VTRAIN_CONTROL_FILE, in the types of its file, those of
- * a new one in f32. */
+/* The name of what vtrain_controlnet_write writes to a checkpoint, and who opens it. */
+const char *vtrain_controlnet_name(const vtrain_controlnet *c);
+const char *vtrain_controlnet_reader(const vtrain_controlnet *c);
+/* Writes the ControlNet's parameters, in the types of its file, those of a new one in f32: to
+ * dir/VTRAIN_CONTROL_FILE, or with copied blocks to the folder dir/VTRAIN_CONTROL_FOLDER. */
 int vtrain_controlnet_write(const vtrain_controlnet *c, const char *dir, vt_params *p,
                             vf_sums *sums, vc_err *err);
 

@@ -236,13 +236,22 @@ static void run_block(vt_ctx *g, const layer *l, int index, const vtrain_in *in,
     vt_run_block(g, &b, index < in->recompute.blocks ? in->recompute.how : VT_KEEP, s, out);
 }
 
+/* Of a side's arguments the condition alone is traced, as the others are the transformer's. */
+#define CONDITION "controlnet_cond"
+static void note_condition(void *arg, const char *name, const vt_tensor *x)
+{
+    if (!strcmp(name, CONDITION))
+        vtrain_note(arg, name, x);
+}
+
 /* Runs the blocks beside the transformer: hint[i] becomes the result of the i-th. */
 static void run_side(vt_ctx *g, vtrain_dit *m, const vtrain_in *in, vt_tensor **hint)
 {
-    vtrain_in own = *in;
+    vtrain_in own = *in, all = *in;
     vt_tensor *s[KEPT] = { NULL }, *out[VT_BLOCK_IO];
     vt_scope scope = vt_scope_begin(g);
-    own.note = NULL;                          /* the arguments of the transformer are traced */
+    own.note = in->note ? note_condition : NULL;
+    own.note_arg = &all;
     m->family->embed(g, m, &own, s);
     m->tokens = s[0] ? s[0]->dim[1] : 0;
     for (int i = 0; i < m->n_layers && !vt_failed(g); i++) {
@@ -358,7 +367,9 @@ vt_tensor *vtrain_join(vt_ctx *g, const vtrain_in *in, unsigned roles, int64_t m
 vt_tensor *vtrain_condition_tokens(vt_ctx *g, const vtrain_in *in, const int side[3])
 {
     vt_tensor *c = in->cond[VC_ROLE_CONTROL];
-    return nn_patches(g, c ? c : zeros(g, in->x, in->x ? in->x->dim[1] : 0), side);
+    c = nn_patches(g, c ? c : zeros(g, in->x, in->x ? in->x->dim[1] : 0), side);
+    vtrain_note(in, CONDITION, c);
+    return c;
 }
 
 void vtrain_fit_control(const vtrain_dit *m, vtrain_fit *fit)

@@ -58,7 +58,7 @@ static int take_origin(void *arg, const char *slot, const char *path, vc_err *er
         { "high_noise_model", "high" }, { "low_noise_model", "low" }
     };
     int rc = 0;
-    if (!strcmp(slot, "model") || !strcmp(slot, "blockwise_controlnet"))
+    if (!strcmp(slot, "model") || strstr(slot, "controlnet"))
         return vc_flags_prefer(arg, slot, path, err);
     if (strncmp(slot, "transformer", 11))
         return 0;
@@ -91,23 +91,47 @@ static void check_ssm(vtrain_config *c, vc_flags *set)
     c->training_type = VTRAIN_FULL;
 }
 
+/* A kind of ControlNets: its flag, which is also its word of --trainable_models. */
+typedef struct control_net { const char *flag, *path; } control_net;
+
+/* Settings of a --controlnet that the run has not, or not in this way. A run's own file of flags
+ * gives all of them, with their defaults. */
+static void check_copied(const vtrain_config *c, vc_flags *set)
+{
+    enum { NEW = 4 };                         /* the default */
+    const struct { const char *flag; int64_t n; } sizes[] = {
+        { "num_double_layers", c->num_double_layers }, { "num_single_layers", c->num_single_layers }
+    };
+    const bool begins = c->controlnet && !strcmp(c->controlnet, "new");
+    for (int i = 0; i < 2; i++)
+        if (sizes[i].n != NEW && !begins)
+            vc_flags_wrong(set, "--%s: is a size of a new ControlNet: give --trainable_models "
+                           "controlnet --controlnet new, or leave it out", sizes[i].flag);
+    if (c->controlnet_conditioning_scale != 1 && !c->controlnet)
+        vc_flags_wrong(set, "--controlnet_conditioning_scale: is for samples with a --controlnet: "
+                       "give one, or leave it out");
+    if (c->controlnet && c->blockwise_controlnet)
+        vc_flags_wrong(set, "--controlnet: is a second ControlNet beside --blockwise_controlnet: "
+                       "leave one out");
+}
+
 /* control: --trainable_models names the ControlNet; lora: --training_type lora was given, so that a
  * LoRA is trained beside it. */
-static void check_control(const vtrain_config *c, vc_flags *set, bool control, bool lora)
+static void check_control(const vtrain_config *c, vc_flags *set, const control_net *n, bool control,
+                          bool lora)
 {
     const bool adapts = c->rank_pattern.n || c->target_name || c->lora_checkpoint;
     const bool full = c->training_type == VTRAIN_FULL || c->trainable_modules ||
                       (c->trainable_models && !control);
-    if (control && !c->blockwise_controlnet)
-        vc_flags_wrong(set, "--trainable_models blockwise_controlnet: give --blockwise_controlnet "
-                       "FILE, or --blockwise_controlnet new to begin one");
+    if (control && !n->path)
+        vc_flags_wrong(set, "--trainable_models %s: give --%s FILE, or --%s new to begin one",
+                       n->flag, n->flag, n->flag);
     if (control && (c->trainable_modules || (adapts && !lora)))
-        vc_flags_wrong(set, "--trainable_models blockwise_controlnet: trains the ControlNet alone: "
-                       "give --training_type lora to train a LoRA of the transformer too");
-    if (c->blockwise_controlnet && full && !control)
-        vc_flags_wrong(set, "--blockwise_controlnet: is trained with --trainable_models "
-                       "blockwise_controlnet, or stays frozen beside a LoRA, but this is a full "
-                       "finetune of the transformer");
+        vc_flags_wrong(set, "--trainable_models %s: trains the ControlNet alone: give "
+                       "--training_type lora to train a LoRA of the transformer too", n->flag);
+    if (n->path && full && !control)
+        vc_flags_wrong(set, "--%s: is trained with --trainable_models %s, or stays frozen beside a "
+                       "LoRA, but this is a full finetune of the transformer", n->flag, n->flag);
 }
 
 /* fresh: no model is named, so that the built-in DiT is trained. */
@@ -116,15 +140,19 @@ static void check_type(vtrain_config *c, vc_flags *set, bool fresh)
     bool lora_said = vc_flags_given(set, "training_type") && c->training_type == VTRAIN_LORA;
     vtrain_take_adapter(c, set);
     check_ssm(c, set);
-    const bool control = c->trainable_models && !strcmp(c->trainable_models,
-                                                        "blockwise_controlnet");
-    check_control(c, set, control, lora_said);
+    const control_net nets[] = { { "blockwise_controlnet", c->blockwise_controlnet },
+                                 { "controlnet", c->controlnet } };
+    bool control = false;
+    check_copied(c, set);
+    for (int i = 0; i < 2; i++) {
+        const bool this = c->trainable_models && !strcmp(c->trainable_models, nets[i].flag);
+        check_control(c, set, &nets[i], this, lora_said);
+        control |= this;
+    }
     if (c->trainable_models && strcmp(c->trainable_models, "dit") && !control)
-        vc_flags_wrong(set, "--trainable_models \"%s\": dit and Qwen-Image's blockwise_controlnet "
-                       "are possible here: %s", c->trainable_models,
-                       !strcmp(c->trainable_models, "controlnet")
-                           ? "ControlNets of copied blocks, as FLUX.1 has them, are not trained"
-                           : vc_only_transformer);
+        vc_flags_wrong(set, "--trainable_models \"%s\": dit, controlnet and Qwen-Image's "
+                       "blockwise_controlnet are possible here: %s", c->trainable_models,
+                       vc_only_transformer);
     else if (c->trainable_models && lora_said && !control)
         vc_flags_wrong(set, "--trainable_models: dit means a full finetune, but --training_type "
                        "says lora");

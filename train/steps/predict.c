@@ -13,7 +13,9 @@ int vtrain_predict(vtrain *t, const vtrain_question *q, float *out, vc_err *err)
     vtrain_levels_set(&v, t, q->dim[0], q->level, q->clean_first);
     vtrain_both_use(t, v.low);
     vt_step_begin(t->g, 0);
-    vtrain_in in = { .x = vt_from_host(t->g, VC_F32, 5, q->dim, q->x, VC_F32), .fps = fps };
+    const float scale = (float)t->cfg.controlnet_conditioning_scale;
+    vtrain_in in = { .x = vt_from_host(t->g, VC_F32, 5, q->dim, q->x, VC_F32), .fps = fps,
+                     .control_scale = t->cfg.controlnet && scale != 1 ? &scale : NULL };
     vtrain_times_load(t, &in, q->dim, &v);
     vtrain_upload_guidance(t, &in, q->dim[0], q->guidance);
     vtrain_upload_texts(t->g, &in, vtrain_data_slots(t->data), q->text, q->dim[0]);

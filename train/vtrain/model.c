@@ -56,10 +56,27 @@ static int open_ssm(vtrain *t, vc_err *err)
     return t->model.family->ssm ? t->model.family->ssm(t->model.config, &want, err) : 0;
 }
 
-/* Opens --blockwise_controlnet, and lets the transformer have it. */
+/* Opens --controlnet, and lets the transformer have it beside itself. */
+static int open_copied(vtrain *t, vc_err *err)
+{
+    const vtrain_config *c = &t->cfg;
+    const vtrain_family *of = t->model.family->copied;
+    if (!of)
+        return vc_fail(err, VC_EUSAGE, "--controlnet: a ControlNet of copied blocks belongs to "
+                       "FLUX.1 or Qwen-Image, and this is a %s: leave the flag out",
+                       t->model.family->class_name);
+    int rc = vtrain_controlnet_open(&t->model.controlnet, "controlnet", c->controlnet, err);
+    return rc ? rc : vtrain_controlnet_copies(t->model.controlnet, t->model.config, of,
+                                              (const int64_t[]){ c->num_double_layers,
+                                                                 c->num_single_layers }, err);
+}
+
+/* Opens --blockwise_controlnet or --controlnet, and lets the transformer have it. */
 static int open_controlnet(vtrain *t, vc_err *err)
 {
     const char *path = t->cfg.blockwise_controlnet, *field = t->model.family->controlnet;
+    if (t->cfg.controlnet)
+        return open_copied(t, err);
     if (!path)
         return 0;
     if (!field)
@@ -69,7 +86,7 @@ static int open_controlnet(vtrain *t, vc_err *err)
     cJSON_DeleteItemFromObject(t->model.config, field);
     if (!cJSON_AddTrueToObject(t->model.config, field))
         return vc_no_memory(err);
-    return vtrain_controlnet_open(&t->model.controlnet, path, err);
+    return vtrain_controlnet_open(&t->model.controlnet, "blockwise_controlnet", path, err);
 }
 
 /* Opens the weights of the transformer, or of one of two. */

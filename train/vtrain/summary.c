@@ -8,6 +8,7 @@
 
 #include "common/memory/replay.h"
 #include "common/os/file.h"
+#include "train/models/controlnet.h"
 #include "train/output/report.h"
 #include "train/parallel/dist.h"
 
@@ -93,30 +94,40 @@ static void report_profile(const vtrain *t, const vtrain_counts *c)
     report_ops(t, steps);
 }
 
-void vtrain_report_result(const vtrain *t)
+/* Names what the run made, and what of a checkpoint opens it. */
+static void say_result(const vtrain *t, const char *best, const char *next)
 {
     const vtrain_config *c = &t->cfg;
-    bool lora = c->training_type == VTRAIN_LORA;
-    char *samples = vc_format("%s/validation", c->output_dir);
-    char *best = vc_format("%s/" VTRAIN_BEST, c->output_dir);
-    char *next = samples && vc_file_exists(samples) ? vf_next_decode(c->output_dir, c->model)
-                                                    : NULL;
-    vc_say(t->ui, "result: %s/checkpoint-%lld/%s%s%s; report: %s/report.html", c->output_dir,
+    const bool lora = c->training_type == VTRAIN_LORA, net = vtrain_trains_controlnet(t);
+    vc_say(t->ui, "result: %s/checkpoint-%lld/%s%s%s%s%s; report: %s/report.html", c->output_dir,
            (long long)t->at.step, lora ? "pytorch_lora_weights.safetensors"
-                                    : vtrain_transformer_name(t),
-           c->keep_best && best && vc_file_exists(best) ? "; the best: " : "",
-           c->keep_best && best && vc_file_exists(best) ? best : "", c->output_dir);
+                                  : net ? "" : vtrain_transformer_name(t),
+           lora && net ? " and " : "", net ? vtrain_controlnet_name(t->model.controlnet) : "",
+           best ? "; the best: " : "", best ? best : "", c->output_dir);
     if (next)
         vc_say(t->ui, "%s", next);
     else if (lora)
         vc_say(t->ui, "next: diffusers' load_lora_weights opens the folder%s",
                c->export_comfyui ? ", ComfyUI its lora_comfyui.safetensors" : "");
+    else if (net)
+        vc_say(t->ui, "next: %s opens %s", vtrain_controlnet_reader(t->model.controlnet),
+               vtrain_controlnet_name(t->model.controlnet));
     else if (c->model && c->export_pipeline)
         vc_say(t->ui, "next: diffusers' Pipeline.from_pretrained opens the folder of the "
                "checkpoint");
     else
         vc_say(t->ui, "next: with more steps, --resume_from_checkpoint latest trains further; "
                "--validation_steps N makes samples");
+}
+
+void vtrain_report_result(const vtrain *t)
+{
+    const vtrain_config *c = &t->cfg;
+    char *samples = vc_format("%s/validation", c->output_dir);
+    char *best = vc_format("%s/" VTRAIN_BEST, c->output_dir);
+    char *next = samples && vc_file_exists(samples) ? vf_next_decode(c->output_dir, c->model)
+                                                    : NULL;
+    say_result(t, c->keep_best && best && vc_file_exists(best) ? best : NULL, next);
     free(samples);
     free(best);
     free(next);
