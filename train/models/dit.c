@@ -33,6 +33,28 @@ static const char *hint_of(const layer *l)
 
 /* ---- opening ---- */
 
+static int add_layer(vtrain_dit *m, const vtrain_blocks *kind, int64_t number, vc_err *err)
+{
+    void *w = calloc(1, kind->size);
+    if (!w)
+        return vc_no_memory(err);
+    m->layer[m->n_layers++] = (layer){ m, kind, (int)number, w, .from = -1 };
+    return 0;
+}
+
+/* Adds block i of kind k, and the blocks of the next kind that stand behind it. */
+static int add_layers(vtrain_dit *m, int k, int64_t i, int64_t number, vc_err *err)
+{
+    const vtrain_blocks *kind = &m->family->blocks[k];
+    int rc = add_layer(m, kind, number, err);
+    if (k + 1 == VTRAIN_KINDS || !kind[1].after)
+        return rc;
+    for (int64_t j = 0; !rc && j < m->layers[k + 1]; j++)
+        if (kind[1].after(m, j) == i)
+            rc = add_layer(m, kind + 1, j, err);
+    return rc;
+}
+
 static int make_layers(vtrain_dit *m, vc_err *err)
 {
     const vtrain_blocks *kind = m->family->blocks;
@@ -45,12 +67,11 @@ static int make_layers(vtrain_dit *m, vc_err *err)
     for (int k = 0; k < VTRAIN_KINDS && kind->prefix; k++, kind++) {
         if (k && strcmp(kind->prefix, kind[-1].prefix))
             number = 0;
-        for (int64_t i = 0; i < m->layers[k]; i++) {
-            void *w = calloc(1, kind->size);
-            if (!w)
-                return vc_no_memory(err);
-            m->layer[m->n_layers++] = (layer){ m, kind, (int)number++, w, .from = -1 };
-        }
+        int rc = 0;
+        for (int64_t i = 0; !rc && i < m->layers[k] && !kind->after; i++)
+            rc = add_layers(m, k, i, number++, err);
+        if (rc)
+            return rc;
     }
     return 0;
 }

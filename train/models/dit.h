@@ -157,8 +157,8 @@ typedef enum vtrain_time {
     VTRAIN_TIME_STEP, VTRAIN_TIME_LEVEL, VTRAIN_TIME_CLEAN
 } vtrain_time;
 
-/* One kind of blocks. A model has up to VTRAIN_KINDS kinds, which run one after another: FLUX has
- * blocks of two streams, then blocks of one. */
+/* One kind of blocks. A model has up to VTRAIN_KINDS kinds, which run one after another, unless
+ * `after` places them: FLUX has blocks of two streams, then blocks of one. */
 enum { VTRAIN_KINDS = 3 };
 typedef struct vtrain_blocks {
     const char *prefix;                       /* of weights' names: "transformer_blocks.%d.". The
@@ -174,6 +174,9 @@ typedef struct vtrain_blocks {
     /* Changes the streams s before the first block of this kind: a kind that has one sequence joins
      * the two streams of the kind before. NULL: the streams stay unchanged. */
     void (*enter)(vt_ctx *g, const void *model, vt_tensor *s[VT_BLOCK_IO]);
+    /* The block of the kind before behind which block i of this kind runs, so that these blocks
+     * stand among those, as VACE's do. NULL: they run behind all of those. */
+    int64_t (*after)(const void *model, int64_t i);
 } vtrain_blocks;
 
 /* --ssm_layer and its settings; 0: not given. */
