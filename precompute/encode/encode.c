@@ -342,7 +342,7 @@ static int encode_mask(prep_encoder *e, prep_job *j, int v, vc_err *err)
     if (rc)
         return rc;
     if (e->p->encoders.family.is->pixel_masks)
-        mask_pixels(e->mean, &j->clip.mask, ratio[1], e->scratch);
+        mask_pixels(e->mean, &j->clip.mask, ratio[0], ratio[1], e->scratch);
     else
         (channels > 1 ? mask_fold : mask_to_grid)(e->mean, &j->clip.mask, ratio[0], ratio[1],
                                                   e->scratch);

@@ -67,19 +67,23 @@ void vprep_mask_of(uint8_t *out, const uint8_t *rgb, size_t n)
 
 int vprep_mask_file(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err *err)
 {
-    const size_t n = (size_t)clip->mask.h * (size_t)clip->mask.w;
+    mask *m = &clip->mask;
+    const size_t n = (size_t)m->h * (size_t)m->w;
+    const bool moves = p->list.sources[it->row].beside[VF_MASK].frames > 1;
     prep_frames f = { 0 };
     const uint8_t *rgb = NULL;
 
-    free(clip->mask.pixels);
-    clip->mask.pixels = malloc(n);
-    int rc = clip->mask.pixels ? 0 : vc_no_memory(err);
+    m->n_pixels = moves ? m->f : 1;
+    free(m->pixels);
+    m->pixels = malloc((size_t)m->n_pixels * n);
+    int rc = m->pixels ? 0 : vc_no_memory(err);
     if (!rc)
-        rc = prep_frames_open(&f, p, it, clip, VF_MASK, 1, err);
-    if (!rc)
-        rc = prep_frames_at(&f, 0, &rgb, err);
-    if (!rc)
-        vprep_mask_of(clip->mask.pixels, rgb, n);
+        rc = prep_frames_open(&f, p, it, clip, VF_MASK, m->n_pixels, err);
+    for (int t = 0; !rc && t < m->n_pixels; t++) {
+        rc = prep_frames_at(&f, t, &rgb, err);
+        if (!rc)
+            vprep_mask_of(m->pixels + (size_t)t * n, rgb, n);
+    }
     prep_frames_close(&f);
     return rc;
 }

@@ -335,9 +335,10 @@ static void fill_round(const mask *m, uint8_t *out, bool circle)
 void mask_frame(const mask *m, int t, uint8_t *out)
 {
     const int32_t *v = m->v;
+    const size_t area = (size_t)m->h * (size_t)m->w;
     bool whole = false;
 
-    memset(out, 0, (size_t)m->h * (size_t)m->w);
+    memset(out, 0, area);
     switch (m->kind) {
     case MASK_BLOCK:
         fill_block(m, out);
@@ -377,7 +378,7 @@ void mask_frame(const mask *m, int t, uint8_t *out)
         break;
     case MASK_FILE:
         if (m->pixels)
-            memcpy(out, m->pixels, (size_t)m->h * (size_t)m->w);
+            memcpy(out, m->pixels + (m->n_pixels > 1 ? (size_t)t : 0) * area, area);
         break;
     case MASK_KINDS:
         break;
@@ -499,11 +500,24 @@ void mask_fold(float *out, const mask *m, int k, int r, uint8_t *scratch)
         }
 }
 
-void mask_pixels(float *out, const mask *m, int r, uint8_t *scratch)
+/* "nearest-exact" of PyTorch: out of n frames, latent frame i of lf has this one. */
+static int nearest(int i, int lf, int n)
 {
-    mask_frame(m, 0, scratch);
-    for (int c = 0; c < r * r; c++)
-        for (int y = c / r; y < m->h; y += r)
-            for (int x = c % r; x < m->w; x += r)
-                *out++ = (float)scratch[(size_t)y * (size_t)m->w + (size_t)x];
+    return (2 * i + 1) * n / (2 * lf);
+}
+
+void mask_pixels(float *out, const mask *m, int k, int r, uint8_t *scratch)
+{
+    const int lf = (m->f - 1) / k + 1;
+    const size_t grid = (size_t)(m->h / r) * (size_t)(m->w / r);
+
+    for (int i = 0; i < lf; i++) {
+        mask_frame(m, nearest(i, lf, m->f), scratch);
+        for (int c = 0; c < r * r; c++) {
+            float *to = out + ((size_t)c * (size_t)lf + (size_t)i) * grid;
+            for (int y = c / r; y < m->h; y += r)
+                for (int x = c % r; x < m->w; x += r)
+                    *to++ = (float)scratch[(size_t)y * (size_t)m->w + (size_t)x];
+        }
+    }
 }

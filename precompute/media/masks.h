@@ -25,7 +25,7 @@ typedef enum mask_kind {
     MASK_ELLIPSE,            /* cx cy rx ry n: in frames 0 to n-1 */
     MASK_CIRCLE,             /* cx cy r n */
     MASK_WHOLE_FRAMES,       /* numbers of the frames that are masked, ascending */
-    MASK_FILE,               /* of a picture, for all frames; plans do not have it */
+    MASK_FILE,               /* of a picture, for all frames, or of a clip; plans do not have it */
     MASK_KINDS
 } mask_kind;
 
@@ -34,7 +34,8 @@ typedef struct mask {
     int f, h, w;             /* of the clip */
     int n;                   /* count of numbers */
     int32_t *v;              /* [n], as the kind has them */
-    uint8_t *pixels;         /* [h,w] of MASK_FILE, 0 or 1, malloc'ed; NULL before they are read */
+    uint8_t *pixels;         /* of MASK_FILE, 0 or 1, malloc'ed; NULL before they are read */
+    int n_pixels;            /* their frames: f, or 1 that holds for all */
 } mask;
 
 /* Draws a mask for a clip of f frames (1: with the odds of stills), the kind and the numbers from
@@ -72,9 +73,10 @@ void mask_to_grid(float *out, const mask *m, int k, int r, uint8_t *scratch);
  * the mean of the middle of each block in pixel frame (i-1)k+1+j. All channels of latent frame 0
  * are of pixel frame 0. */
 void mask_fold(float *out, const mask *m, int k, int r, uint8_t *scratch);
-/* The pixels of a still's mask, 1 = to be generated: out f32 [r*r, 1, h/r, w/r], whose channel
- * y*r+x is row y and column x of each r x r block. As FluxFillPipeline.prepare_mask_latents of
- * diffusers. scratch: h*w bytes. */
-void mask_pixels(float *out, const mask *m, int r, uint8_t *scratch);
+/* The pixels of the mask, 1 = to be generated: out f32 [r*r, (f-1)/k+1, h/r, w/r], whose channel
+ * y*r+x is row y and column x of each r x r block, in the pixel frame nearest to the middle of the
+ * latent frame's share of the clip. As FluxFillPipeline.prepare_mask_latents and
+ * WanVACEPipeline.prepare_masks of diffusers. scratch: h*w bytes. */
+void mask_pixels(float *out, const mask *m, int k, int r, uint8_t *scratch);
 
 #endif

@@ -37,7 +37,7 @@ static void check_case(const vf_safetensors *f, const char *name)
         assert_non_null(m.pixels);
         for (size_t i = 0; i < area; i++)
             m.pixels[i] = pixels[(size_t)b * area + i] > 0;
-        mask_pixels(got, &m, SIDE, scratch);
+        mask_pixels(got, &m, 1, SIDE, scratch);
         assert_memory_equal(got, want + (size_t)b * area, area * sizeof *got);
         assert_false(mask_is_all(&m));
         mask_free(&m);
