@@ -16,6 +16,10 @@ typedef enum { VTRAIN_PRECISION_NO, VTRAIN_PRECISION_BF16 } vtrain_precision;
 typedef enum {
     VTRAIN_SIDE_FULL, VTRAIN_SIDE_HIGH, VTRAIN_SIDE_LOW, VTRAIN_SIDE_BOTH
 } vtrain_side;
+/* --lora_base_model; the names of VACE's weights, and no others, begin with VTRAIN_VACE_PART. */
+typedef enum { VTRAIN_BASE_ALL, VTRAIN_BASE_DIT, VTRAIN_BASE_TRANSFORMER, VTRAIN_BASE_VACE }
+    vtrain_lora_base;
+#define VTRAIN_VACE_PART "vace_"
 enum { VTRAIN_HALVES = 2 };                   /* transformers of a model with two: that for high
                                                * noise, that for low noise */
 typedef enum {
@@ -83,6 +87,7 @@ typedef struct vtrain_config {
     double lora_dropout, network_dropout, rank_dropout, module_dropout;
     bool rank_dropout_scale;
     char *target_name, *lora_checkpoint, *preset_lora_path;
+    int lora_base_model;                      /* vtrain_lora_base */
     bool bake_scale, export_kohya, export_comfyui, export_diffsynth, export_pipeline;
 
     /* objective */

@@ -29,7 +29,7 @@ const vc_foreign vc_ignored_flags[] = {
          "files are always safetensors with the names of diffusers"),
     NONE(1, "max_shard_size", "weights are written to one file"),
     NONE(0, "find_unused_parameters", "a parameter without a gradient is no error"),
-    ONLY("dit|transformer", "lora_base_model preset_lora_model", "only the transformer is "
+    ONLY("dit|transformer", "preset_lora_model", "only the transformer is "
          "trained"),
     NONE(0, "offload_inactive_dit", "of two transformers that are trained both stay mapped from "
          "their files"),

@@ -149,8 +149,15 @@ static void check_type(vtrain_config *c, vc_flags *set, bool fresh)
         check_control(c, set, &nets[i], this, lora_said);
         control |= this;
     }
-    if (c->trainable_models && strcmp(c->trainable_models, "dit") && !control)
-        vc_flags_wrong(set, "--trainable_models \"%s\": dit, controlnet and Qwen-Image's "
+    static char vace[] = VTRAIN_VACE_PART;
+    const bool blocks = c->trainable_models && !strcmp(c->trainable_models, "vace");
+    if (blocks && c->trainable_modules)
+        vc_flags_wrong(set, "--trainable_models vace: stands for --trainable_modules %s: give one "
+                       "of them", vace);
+    else if (blocks)
+        c->trainable_modules = vace;
+    if (c->trainable_models && strcmp(c->trainable_models, "dit") && !control && !blocks)
+        vc_flags_wrong(set, "--trainable_models \"%s\": dit, controlnet, Wan's vace and Qwen-Image's "
                        "blockwise_controlnet are possible here: %s", c->trainable_models,
                        vc_only_transformer);
     else if (c->trainable_models && lora_said && !control)

@@ -247,12 +247,22 @@ static void flags_size(vtrain *t, const char *module, vt_adapter_size *s)
         s->alpha = number;
 }
 
+/* Whether a module belongs to the part of the model that --lora_base_model names. */
+static bool in_base(const vtrain_config *c, const char *module)
+{
+    const bool vace = vtrain_has_part(module, VTRAIN_VACE_PART);
+
+    return c->lora_base_model == VTRAIN_BASE_ALL ||
+           vace == (c->lora_base_model == VTRAIN_BASE_VACE);
+}
+
 /* The rank and the alpha of a module's adapter: the file's, unless flags give others. */
 static bool size_of(void *arg, const char *module, vt_adapter_size *s)
 {
     vtrain *t = arg;
     vt_adapter_size file = { .factor = t->cfg.lokr_factor };
-    if (vtrain_controlnet_has(module) || !vtrain_targets_match(t->lora.targets, module))
+    if (vtrain_controlnet_has(module) || !in_base(&t->cfg, module) ||
+        !vtrain_targets_match(t->lora.targets, module))
         return false;                         /* a ControlNet has no LoRA */
     flags_size(t, module, s);
     if (!t->lora.file || vtrain_lora_size(t->lora.file, module, &file, NULL))
