@@ -115,6 +115,9 @@ typedef struct vb_choice {
     int target_h, target_w;
     int resize_h, resize_w, top, left;
     bool flip;
+    bool framed;                         /* of a reference picture that a white frame surrounds:
+                                          * brought to load_h x load_w by Lanczos' filter, then
+                                          * bilinear to resize_h x resize_w */
     bool lanczos;                        /* of a reference picture that is resized: by the filter of
                                           * diffusers' pipelines, as Pillow has it */
     int64_t start, stride;               /* source frame i of the clip: start + i * stride */

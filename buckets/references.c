@@ -61,6 +61,23 @@ static const vc_references *references_of(const vb_reference_rule *r)
     return r->references ? r->references : &r->family->references;
 }
 
+/* As WanVACEPipeline of diffusers: sides become multiples of the autoencoder's ratio first. */
+static void take_frame(vb_choice *c, const vb_choice *clip, int ratio, int w, int h)
+{
+    c->load_h = h > ratio ? h - h % ratio : ratio;
+    c->load_w = w > ratio ? w - w % ratio : ratio;
+    const double scale = fmin((double)clip->target_h / c->load_h,
+                              (double)clip->target_w / c->load_w);
+
+    c->resize_h = (int)fmax(c->load_h * scale, 1);
+    c->resize_w = (int)fmax(c->load_w * scale, 1);
+    c->framed = true;
+    c->target_h = clip->target_h;
+    c->target_w = clip->target_w;
+    c->top = -((c->target_h - c->resize_h) / 2);
+    c->left = -((c->target_w - c->resize_w) / 2);
+}
+
 void vb_reference(vb_choice *c, const vb_reference_rule *r, int w, int h)
 {
     const vc_references *is = references_of(r);
@@ -68,7 +85,9 @@ void vb_reference(vb_choice *c, const vb_reference_rule *r, int w, int h)
     const double side = r->side ? (double)r->side : is->side;
 
     memset(c, 0, offsetof(vb_choice, draws));
-    if (r->as_is)
+    if (is->framed && r->clip)
+        take_frame(c, r->clip, r->family->ratio[1], w, h);
+    else if (r->as_is || is->framed)
         take_cut(c, token, w, h);
     else if (is->limit)
         take_limited(c, side, token, w, h);
@@ -76,7 +95,7 @@ void vb_reference(vb_choice *c, const vb_reference_rule *r, int w, int h)
         take_area(c, side, r->side ? token : is->multiple, w, h);
     else
         take_listed(c, is, w, h);
-    c->lanczos = c->resize_h != h || c->resize_w != w;
+    c->lanczos = !is->framed && (c->resize_h != h || c->resize_w != w);
     c->frames = c->latent_f = 1;
     c->latent_h = c->target_h / r->family->ratio[1];
     c->latent_w = c->target_w / r->family->ratio[2];

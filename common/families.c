@@ -158,6 +158,18 @@ static const vc_first wan_first = {
                 "models_clip_open-clip-xlm-roberta-large-vit-huge-14.safetensors" } }
 };
 
+/* Wan's, with another transformer. */
+static const vc_first wan_vace_first = {
+    .class = "VaceWanModel", .type_field = "model_type",
+    .type = { { .type = "vace", .pipeline = "WanVACEPipeline", .boundary = 0.875 } },
+    .channels_field = "in_dim", .out_field = "out_dim",
+    .part = { { "transformer", "high_noise_model" }, { "transformer_2", "low_noise_model" },
+              { "vae", "Wan2.1_VAE.pth" }, { "vae", "Wan2.1_VAE.safetensors" },
+              { "text_encoder", "models_t5_umt5-xxl-enc-bf16.pth" },
+              { "text_encoder", "models_t5_umt5-xxl-enc-bf16.safetensors" },
+              { "tokenizer", "google/umt5-xxl" } }
+};
+
 static const vc_first flux_first = {
     .class = "Flux", .type = { { .type = "", .pipeline = "FluxPipeline" } },
     .part = { { "transformer", "flux1-dev.safetensors" },
@@ -298,6 +310,13 @@ static const vc_family families[] = {
       .inputs = { [VC_MODE_NORMAL] = 16, [VC_MODE_CONTROL] = 32, [VC_MODE_CONTROL_REF] = 48 } },
     { .name = "wan2.2-5b", SIZES(32, 4, 16, 2, 1), WAN, .channels = 48, .mean = wan22_mean,
       .std = wan22_std, .cached = true, .begins_with_latent = true },
+    { .name = "wan-vace", SIZES(16, 4, 8, 2, 1), WAN, .channels = 16, .mean = wan_mean,
+      .std = wan_std, .by_model = true,
+      .transformer = "WanVACETransformer3DModel", .first = &wan_vace_first,
+      .pipeline = { { .class = "WanVACEPipeline", .mode = VC_MODE_VACE,
+                      .sigmas = VC_SIGMAS_OWN } },
+      .references = { .most = VC_REFERENCES, .framed = true },
+      .grey_masks = true, .pixel_masks = true },
     { .name = "qwen-image", SIZES(16, 1, 8, 2, 1), .max_frames = 1,
       .transformer = "QwenImageTransformer2DModel",
       .pipeline = { { .class = "QwenImagePipeline", .versions = "original",
@@ -391,7 +410,7 @@ static const vc_family families[] = {
 };
 
 const char *const vc_mode_names[VC_MODES] = { "normal", "i2v", "inpaint", "control",
-                                              "control_ref", "edit" };
+                                              "control_ref", "edit", "vace" };
 
 const char *const vc_text_slots[VC_SLOTS] = { "text_encoder", "text_encoder_2", "text_encoder_3",
                                               "text_encoder_4" };

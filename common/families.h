@@ -21,6 +21,8 @@ typedef enum vc_mode {
     VC_MODE_CONTROL,                     /* a control clip */
     VC_MODE_CONTROL_REF,                 /* a control clip and the first frame */
     VC_MODE_EDIT,                        /* reference pictures, where a row has some */
+    VC_MODE_VACE,                        /* a clip to edit in two parts with a mask, and reference
+                                          * pictures where a row has some */
     VC_MODES
 } vc_mode;
 extern const char *const vc_mode_names[VC_MODES];
@@ -103,6 +105,8 @@ typedef struct vc_references {
     int look;                            /* of the square that has the area of the copy that the
                                           * text encoder sees, with the same multiple; 0: it sees
                                           * the picture in the autoencoder's size */
+    bool framed;                         /* a picture has the clip's size: it is resized whole, and
+                                          * what it leaves free is white */
 } vc_references;
 
 typedef struct vc_pipeline {
@@ -226,8 +230,8 @@ typedef struct vc_family {
     bool grey_masks;                     /* masked pixels are 0, grey, and not -1, black */
     bool folded_masks;                   /* masks have a number for each of a latent frame's pixel
                                           * frames, not their mean */
-    bool pixel_masks;                    /* masks of stills have a number for each pixel of a latent
-                                          * place, 1 where the picture is to be generated */
+    bool pixel_masks;                    /* masks have a number for each pixel of a latent place, 1
+                                          * where it is to be generated */
     bool clean_images;                   /* first frames are trained with as they are, never with
                                           * pixel noise */
     bool begins_with_latent;             /* a picture enters the transformer as the sample's first

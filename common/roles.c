@@ -4,14 +4,14 @@
 #include "common/base/rng.h"
 
 enum { I2V = 1 << VC_MODE_I2V, INPAINT = 1 << VC_MODE_INPAINT, CONTROL = 1 << VC_MODE_CONTROL,
-       CONTROL_REF = 1 << VC_MODE_CONTROL_REF, EDIT = 1 << VC_MODE_EDIT,
+       CONTROL_REF = 1 << VC_MODE_CONTROL_REF, EDIT = 1 << VC_MODE_EDIT, VACE = 1 << VC_MODE_VACE,
        ALL_MODES = (1 << VC_MODES) - 1 };
 
 /* A reference's key is that of a still of the file, so that a picture that is another sample's clip
  * and keeps its size is encoded once. */
 #define REFERENCE(k) \
     [VC_ROLE_REFERENCE + k - 1] = { \
-        .name = "reference_" #k, .kind = VC_VALUE_MOMENTS, .own_size = true, .modes = EDIT, \
+        .name = "reference_" #k, .kind = VC_VALUE_MOMENTS, .own_size = true, .modes = EDIT | VACE, \
         .recipe = { .tag = "latent", .keyed = VC_KEYED_PIXELS | VC_KEYED_ENCODING, \
                     .pixels = VC_PIXELS_REFERENCE }, \
         .what = "a reference picture" }
@@ -34,13 +34,13 @@ const vc_role_row vc_roles[VC_ROLES] = {
                     .noise = VC_NOISE_ALL, .place = 2 },
         .instead_of = VC_ROLE_IMAGE },
     [VC_ROLE_VIDEO] = {
-        .name = "video", .kind = VC_VALUE_MOMENTS, .clip = true, .modes = INPAINT,
+        .name = "video", .kind = VC_VALUE_MOMENTS, .clip = true, .modes = INPAINT | VACE,
         .recipe = { .tag = "video", .keyed = VC_KEYED_MASK | VC_KEYED_NOISE | VC_KEYED_PIXELS |
                     VC_KEYED_DRAWS | VC_KEYED_ENCODING, .pixels = VC_PIXELS_MASKED,
                     .noise = VC_NOISE_KNOWN, .place = 3 },
         .what = "a masked clip", .draw = VC_DRAW_VIDEO_LATENT },
     [VC_ROLE_MASK] = {
-        .name = "mask", .kind = VC_VALUE_MASK, .clip = true, .modes = INPAINT,
+        .name = "mask", .kind = VC_VALUE_MASK, .clip = true, .modes = INPAINT | VACE,
         .recipe = { .tag = "mask", .keyed = VC_KEYED_MASK | VC_KEYED_GRID,
                     .pixels = VC_PIXELS_MASK }, .what = "a mask" },
     [VC_ROLE_LOSS_MASK] = {
@@ -61,6 +61,11 @@ const vc_role_row vc_roles[VC_ROLES] = {
         .name = "audio", .kind = VC_VALUE_MOMENTS, .sound = true, .modes = ALL_MODES,
         .recipe = { .tag = "audio", .keyed = VC_KEYED_SOUND, .pixels = VC_PIXELS_SOUND,
                     .place = 5 } },
+    [VC_ROLE_REACTIVE] = {
+        .name = "reactive", .kind = VC_VALUE_MOMENTS, .clip = true, .modes = VACE,
+        .recipe = { .tag = "reactive", .keyed = VC_KEYED_MASK | VC_KEYED_PIXELS |
+                    VC_KEYED_ENCODING, .pixels = VC_PIXELS_REACTIVE, .place = 6 },
+        .what = "the part of a clip to be made again", .draw = VC_DRAW_VIDEO_LATENT },
 };
 _Static_assert(VC_REFERENCES == 4, "a row for each reference picture");
 

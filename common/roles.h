@@ -18,6 +18,7 @@ typedef enum vc_role {
                                       * that edits pictures sees beside the sample */
     VC_ROLE_REFERENCE_END = VC_ROLE_REFERENCE + VC_REFERENCES,
     VC_ROLE_AUDIO = VC_ROLE_REFERENCE_END,           /* the clip's sound */
+    VC_ROLE_REACTIVE,                /* what VC_ROLE_VIDEO leaves out of a clip */
     VC_ROLES
 } vc_role;
 #define VC_ROLE_BIT(role) (1u << (role))
@@ -39,6 +40,7 @@ typedef enum vc_pixels {
     VC_PIXELS_CLIP,                  /* all frames */
     VC_PIXELS_FIRST,                 /* the first frame, encoded alone */
     VC_PIXELS_MASKED,                /* all frames, black or grey where the sample's mask is */
+    VC_PIXELS_REACTIVE,              /* the same frames, grey where the mask is not */
     VC_PIXELS_SEEN,                  /* the frames that a vision model looks at: the first, and the
                                       * last of models that know the last frame */
     VC_PIXELS_MASK,                  /* the sample's mask (precompute/media/masks.h) */

@@ -8,12 +8,12 @@
 OUT has all parts, as vprep and vtrain read them, unless --parts names fewer. SIZE is of CogVideoX
 2b (the default), 5b, 5b-i2v, 1.5, 1.5-i2v; of HunyuanVideo hunyuan, hunyuan-i2v, hunyuan-i2v-33
 (latent_concat), skyreels-i2v; of HunyuanVideo 1.5 hunyuan15; of LTX-Video ltx-2b, ltx-13b; of LTX-2
-ltx-2.0, ltx-2.3 (without the autoencoder of sound and the vocoder); of Wan 2.1 wan-1.3b, wan-14b;
-of FLUX.1 flux-dev, flux-schnell; of FLUX.2 flux2-klein-4b, flux2-klein-9b, flux2-dev; qwen is
-Qwen-Image, z-image is Z-Image, krea2 is Krea 2, chroma is Chroma; qwen-edit-toy is
-Qwen-Image-Edit's (Plus) with its processor; hunyuanvideo1.5-toy, ltx-2-toy, z-image-toy,
-chroma-toy, krea2-toy, flux2-toy, flux2-dev-toy and qwen-edit-toy are as small as a demonstration
-needs. Names and shapes are those of diffusers and transformers
+ltx-2.0, ltx-2.3 (without the autoencoder of sound and the vocoder); of Wan 2.1 wan-1.3b, wan-14b
+and of its VACE wan-vace-1.3b, wan-vace-14b; of FLUX.1 flux-dev, flux-schnell; of FLUX.2
+flux2-klein-4b, flux2-klein-9b, flux2-dev; qwen is Qwen-Image, z-image is Z-Image, krea2 is Krea 2,
+chroma is Chroma; qwen-edit-toy is Qwen-Image-Edit's (Plus) with its processor; hunyuanvideo1.5-toy,
+ltx-2-toy, z-image-toy, chroma-toy, krea2-toy, flux2-toy, flux2-dev-toy and qwen-edit-toy are as
+small as a demonstration needs. Names and shapes are those of diffusers and transformers
 (instantiated without memory), values are uniform with a spread that keeps activations near 1. Large
 parts are sharded at 5 GB as the hub has them, and a piece of a tensor is in memory at a time.
 T5-XXL in bf16 takes 9.5 GB, LLaMA-3-8B 15 GB, the transformers of FLUX.2 klein 7.8 and 18.2 GB,
@@ -67,6 +67,9 @@ SIZES = {
         task_type="t2v")),
     "wan-1.3b": ("wan2.1", dict(num_attention_heads=12, ffn_dim=8960, num_layers=30)),
     "wan-14b": ("wan2.1", dict(num_attention_heads=40, ffn_dim=13824, num_layers=40)),
+    "wan-vace-1.3b": ("wan-vace", dict(num_attention_heads=12, ffn_dim=8960, num_layers=30,
+                                       vace_layers=list(range(0, 30, 2)))),
+    "wan-vace-14b": ("wan-vace", dict(num_attention_heads=40, ffn_dim=13824, num_layers=40)),
     "qwen": ("qwen-image", dict(num_layers=60)),
     "qwen-edit-toy": ("qwen-edit-toy", dict(num_layers=2, num_attention_heads=3,
                                             attention_head_dim=32, joint_attention_dim=64,
@@ -276,6 +279,8 @@ FAMILIES = {
         text={"text_encoder": QWEN3}, tokenizer={"tokenizer": "Qwen2Tokenizer"},
         tokenizer_golden="z-image-text"),
 }
+FAMILIES["wan-vace"] = dict(FAMILIES["wan2.1"], pipeline=lambda size: "WanVACEPipeline",
+                            transformer="WanVACETransformer3DModel")
 FAMILIES["hunyuanvideo1.5"] = dict(
     FAMILIES["hunyuanvideo"], pipeline=lambda size: "HunyuanVideo15Pipeline",
     transformer="HunyuanVideo15Transformer3DModel", layers=["num_layers"],

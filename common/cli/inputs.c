@@ -17,6 +17,7 @@ static const struct { const char *names; vc_input_kind kind; const char *say; } 
     { "control_video blockwise_controlnet_image controlnet_image", VC_INPUT_CONTROL, NULL },
     { "edit_image kontext_images", VC_INPUT_REFERENCES, NULL },
     { "flux_fill_image flux_fill_mask", VC_INPUT_FILL, NULL },
+    { "vace_video vace_video_mask vace_reference_image", VC_INPUT_VACE, NULL },
     /* of a sample that a pipeline made: train/data/starts.h reads them */
     { "seed rand_device num_inference_steps cfg_scale", VC_INPUT_COLUMN, NULL },
 
@@ -24,8 +25,8 @@ static const struct { const char *names; vc_input_kind kind; const char *say; } 
     REFUSED("reference_image", NOT_TRAINED("the reference picture of Fun-Control 1.1 and 2.2")
             ": --train_mode control_ref gives a Fun-Control 1.0 model the control clip "
             "(control_video) and the clip's first frame"),
-    REFUSED("vace_*", NOT_TRAINED("VACE") "; " CONTROL_CLIPS ", and masks of Fun-InP models have "
-            "--train_mode inpaint"),
+    REFUSED("vace_*", "a setting of VACE's samples, no input: of VACE vace_video, vace_video_mask "
+            "and vace_reference_image are inputs"),
     REFUSED("camera_control_*", NOT_TRAINED("a model of camera poses (Fun-Control-Camera)") "; "
             CONTROL_CLIPS),
     REFUSED("animate_* animate2_* context_ref condition_y condition_latents clip_fea_ref "

@@ -78,6 +78,7 @@ extern const char *const vf_beside_columns[VF_BESIDE];
 typedef struct vf_side {
     char *path, *file;                 /* as written in the row, and joined to the data folder; or
                                         * NULL */
+    const char *column;                /* that the row has it in, if it is not the usual one */
 } vf_side;
 
 typedef struct vf_extra {

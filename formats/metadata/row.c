@@ -360,7 +360,7 @@ const char *const vf_beside_columns[VF_BESIDE] = {
 static const struct { vf_beside which; const char *column; } beside_names[] = {
     { VF_CONTROL, "control_video" }, { VF_CONTROL, "blockwise_controlnet_image" },
     { VF_CONTROL, "controlnet_image" }, { VF_CONTROL, "conditioning_image" },
-    { VF_MASK, "flux_fill_mask" },
+    { VF_MASK, "flux_fill_mask" }, { VF_MASK, "vace_video_mask" }, { VF_FILLED, "vace_video" },
 };
 enum { BESIDE_NAMES = sizeof beside_names / sizeof *beside_names };
 
@@ -374,6 +374,7 @@ static int read_beside(vf_row *r, vf_beside which, const char *column, const cJS
         return 0;
     if (rc || !*path)
         return rc;
+    r->beside[which].column = column;
     rc = metadata_copy(&r->beside[which].path, path, strlen(path), why);
     return rc ? rc : metadata_find_file(&r->beside[which].file, dir, path, why);
 }
@@ -387,7 +388,8 @@ static int refuse_bytes(const cJSON *o, const cJSON *medium, const vf_metadata_o
             && (metadata_listed("loss_mask_path,control_file_path,control_video,mask_file_path,"
                                 "blockwise_controlnet_image,controlnet_image,"
                                 "conditioning_image,"
-                                "flux_fill_mask,flux_fill_image,input_image", v->string)
+                                "flux_fill_mask,flux_fill_image,vace_video,vace_video_mask,"
+                                "input_image", v->string)
                 || metadata_listed(opts->file_keys, v->string)
                 || metadata_listed(opts->extra_inputs, v->string)))
             return vc_fail(why, VC_EFORMAT, "%s: bytes in a column are read as the medium alone: "
@@ -408,7 +410,7 @@ static int read_extra(vf_row *r, const cJSON *o, const cJSON *medium,
     if (!rc && r->beside[VF_FILLED].file && !strcmp(r->beside[VF_FILLED].file, r->file)) {
         free(r->beside[VF_FILLED].path);
         free(r->beside[VF_FILLED].file);
-        r->beside[VF_FILLED] = (vf_side){ NULL, NULL };
+        r->beside[VF_FILLED] = (vf_side){ NULL, NULL, NULL };
     }
     if (!rc)
         rc = vf_row_read_references(r, o, opts->reference_column, dir, why);

@@ -22,8 +22,9 @@ const vf_side *vf_row_side(const vf_row *r, vf_beside which)
 
 const char *vf_row_column(const vf_row *r, vf_beside which)
 {
-    return which >= VF_REFERENCE && r->references_from ? r->references_from
-                                                       : vf_beside_columns[which];
+    if (which >= VF_REFERENCE)
+        return r->references_from ? r->references_from : vf_beside_columns[which];
+    return r->beside[which].column ? r->beside[which].column : vf_beside_columns[which];
 }
 
 void metadata_free_row(vf_row *r)

@@ -146,19 +146,32 @@ static const vf_variant ltx2_variants[] = {
 
 /* ---- Wan ---- */
 
+#define WAN_NAMES \
+    "patch_embedding", "proj_out", "scale_shift_table", \
+    "condition_embedder.{time,text}_embedder.linear_{1,2}", "condition_embedder.time_proj", \
+    "blocks.#.{scale_shift_table,norm2,ffn.net.0.proj,ffn.net.2}", \
+    "blocks.#.attn{1,2}.{norm_q,norm_k,to_q,to_k,to_v,to_out.0}"
+#define WAN_FIRST_NAMES \
+    "patch_embedding", "{time,text}_embedding.{0,2}", "time_projection.1", \
+    "head.{head,modulation}", "blocks.#.{modulation,norm3,ffn.0,ffn.2}", \
+    "blocks.#.{self,cross}_attn.{q,k,v,o,norm_q,norm_k}"
 static const char *const wan_names[] = {
-    "patch_embedding", "proj_out", "scale_shift_table",
-    "condition_embedder.{time,text}_embedder.linear_{1,2}", "condition_embedder.time_proj",
-    "condition_embedder.image_embedder.{pos_embed,norm1,norm2,ff.net.0.proj,ff.net.2}",
-    "blocks.#.{scale_shift_table,norm2,ffn.net.0.proj,ffn.net.2}",
-    "blocks.#.attn{1,2}.{norm_q,norm_k,to_q,to_k,to_v,to_out.0}",
+    WAN_NAMES, "condition_embedder.image_embedder.{pos_embed,norm1,norm2,ff.net.0.proj,ff.net.2}",
     "blocks.#.attn2.{add_k_proj,add_v_proj,norm_added_k,norm_added_q}", NULL
 };
 static const char *const wan_first_names[] = {
-    "patch_embedding", "{time,text}_embedding.{0,2}", "time_projection.1",
-    "img_emb.{proj.0,proj.1,proj.3,proj.4,emb_pos}", "head.{head,modulation}",
-    "blocks.#.{modulation,norm3,ffn.0,ffn.2}", "blocks.#.{self,cross}_attn.{q,k,v,o,norm_q,norm_k}",
+    WAN_FIRST_NAMES, "img_emb.{proj.0,proj.1,proj.3,proj.4,emb_pos}",
     "blocks.#.cross_attn.{k_img,v_img,norm_k_img}", NULL
+};
+static const char *const wan_vace_names[] = {
+    WAN_NAMES, "vace_patch_embedding",
+    "vace_blocks.#.{scale_shift_table,norm2,ffn.net.0.proj,ffn.net.2,proj_in,proj_out}",
+    "vace_blocks.#.attn{1,2}.{norm_q,norm_k,to_q,to_k,to_v,to_out.0}", NULL
+};
+static const char *const wan_vace_first_names[] = {
+    WAN_FIRST_NAMES, "vace_patch_embedding",
+    "vace_blocks.#.{modulation,norm3,ffn.0,ffn.2,before_proj,after_proj}",
+    "vace_blocks.#.{self,cross}_attn.{q,k,v,o,norm_q,norm_k}", NULL
 };
 static const vf_config_row wan_fields[] = {
     VF_ONLY_FLAG("cross_attn_norm", true),
@@ -177,7 +190,8 @@ static const vf_config_row wan_first_fields[] = {
 #define SPEECH "speech (S2V)"
 #define MUSIC "music (Wan-Dancer)"
 static const vf_variant wan_variants[] = {
-    { .sign = "vace_*", .reads = "a clip to edit, by blocks of its own (VACE)" },
+    { .sign = "vace_*", .reads = "a clip to edit (VACE, whose class is "
+      "WanVACETransformer3DModel or VaceWanModel)" },
     { .sign = "pose_patch_embedding*", .reads = ANIMATE },
     { .sign = "face_adapter*", .reads = ANIMATE },
     { .sign = "face_encoder*", .reads = ANIMATE },
@@ -376,6 +390,8 @@ static const vf_variant krea2_variants[] = {
     .in_default = 16, .out_default = 16, .channels = { { 1, 0 }, { 2, 0 }, { 2, 4 }, { 3, 0 } }, \
     .variants = wan_variants, \
     .trained = "T2V, I2V, FLF2V, TI2V-5B, Fun-InP or Fun-Control 1.0"
+#define WAN_VACE .in_default = 16, .out_default = 16, .channels = { { 1, 0 } }, \
+    .variants = wan_variants, .trained = "Wan VACE"
 #define HUNYUAN .variants = hunyuan_variants, .trained = "HunyuanVideo, its I2V or SkyReels"
 #define FLUX2 .variants = flux2_variants, .trained = "FLUX.2 klein or FLUX.2-dev"
 #define CHROMA .variants = chroma_variants, .trained = "Chroma1-HD or Chroma1-Base"
@@ -406,6 +422,10 @@ const vf_transformer_kind vf_transformer_kinds[] = {
       .in = "in_channels", .out = "out_channels", WAN_CHANNELS },
     { .class = "WanModel", .names = wan_first_names, .fields = wan_first_fields, .in = "in_dim",
       .out = "out_dim", WAN_CHANNELS },
+    { .class = "WanVACETransformer3DModel", .names = wan_vace_names, .fields = wan_fields,
+      .in = "in_channels", .out = "out_channels", WAN_VACE },
+    { .class = "VaceWanModel", .names = wan_vace_first_names, .fields = wan_first_fields,
+      .in = "in_dim", .out = "out_dim", WAN_VACE },
     { .class = "QwenImageTransformer2DModel", .names = qwen_names, .fields = qwen_fields,
       .in = "in_channels", .out = "out_channels", .in_default = 64, .out_default = 16,
       .channels = { { 4, 0 } }, .variants = qwen_variants, .trained = "Qwen-Image" },

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "precompute/media/resize.h"
 #include "precompute/text/pillow.h"
 
 static int least(int a, int b) { return a < b ? a : b; }
@@ -140,10 +141,39 @@ static int read_lanczos(media *m, uint8_t *rgb, const int64_t *index, const medi
     return rc;
 }
 
+/* Reads the one frame of a picture, which is resized whole: by Lanczos' filter, then bilinear
+ * between the four nearest pixels. Its place is the middle of a white frame. */
+static int read_framed(media *m, uint8_t *rgb, const int64_t *index, const media_fit *fit,
+                       const vb_choice *c, int h, int w, vc_err *err)
+{
+    const size_t row = (size_t)fit->rw * 3;
+    media_fit first = *fit;
+    uint8_t *loaded = malloc((size_t)c->load_h * (size_t)c->load_w * 3);
+    uint8_t *all = malloc((size_t)fit->rh * row);
+
+    first.rh = first.h = c->load_h;
+    first.rw = first.w = c->load_w;
+    first.top = first.left = 0;
+    int rc = loaded && all ? read_lanczos(m, loaded, index, &first, h, w, err)
+                           : vc_fail(err, VC_ENOMEM, "out of memory for a picture of %dx%d",
+                                     c->load_w, c->load_h);
+    if (!rc)
+        resize_bilinear(all, fit->rh, fit->rw, loaded, c->load_h, c->load_w, (int64_t)c->load_w * 3);
+    memset(rgb, 255, (size_t)fit->h * (size_t)fit->w * 3);
+    for (int y = 0; !rc && y < fit->rh; y++)
+        memcpy(rgb + ((size_t)(y - fit->top) * (size_t)fit->w + (size_t)-fit->left) * 3,
+               all + (size_t)y * row, row);
+    free(loaded);
+    free(all);
+    return rc;
+}
+
 int prep_read(media *m, uint8_t *rgb, const int64_t *index, int n, const media_fit *fit,
               const vb_choice *c, int h, int w, vc_err *err)
 {
     const size_t frame = (size_t)fit->h * (size_t)fit->w * 3;
+    if (c->framed)
+        return read_framed(m, rgb, index, fit, c, h, w, err);
     int rc = c->lanczos ? 0 : media_read(m, rgb, index, n, fit, vc_stop_flag(), err);
 
     for (int i = 0; !rc && i < n && c->lanczos; i++)

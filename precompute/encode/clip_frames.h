@@ -48,7 +48,8 @@ typedef struct prep_frames {
 } prep_frames;
 
 /* media_read of n frames of a picture or clip of h x w pixels, resized by Pillow's filter where
- * c->lanczos, else as media_read does. */
+ * c->lanczos, or of one picture in a white frame where c->framed, else as media_read
+ * does. */
 int prep_read(media *m, uint8_t *rgb, const int64_t *index, int n, const media_fit *fit,
               const vb_choice *c, int h, int w, vc_err *err);
 /* Reads the first range of the first n frames; n 0: of none. The item, the clip and f's place are

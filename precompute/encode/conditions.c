@@ -50,10 +50,10 @@ bool vprep_takes_references(const vprep *p)
     return is_made(p, VC_ROLE_REFERENCE) && vprep_references(p)->most;
 }
 
-static vb_reference_rule reference_rule(const vprep *p)
+static vb_reference_rule reference_rule(const vprep *p, const vb_choice *clip)
 {
     return (vb_reference_rule){ p->encoders.family.is, vprep_references(p), p->c.reference_size,
-                                p->c.reference_as_is };
+                                p->c.reference_as_is, clip };
 }
 
 int vprep_check_references(const vprep *p, const vf_row *row, vc_err *err)
@@ -74,16 +74,17 @@ int vprep_check_references(const vprep *p, const vf_row *row, vc_err *err)
     return 0;
 }
 
-void vprep_reference_size(const vprep *p, const prep_beside *b, vb_choice *c)
+void vprep_reference_size(const vprep *p, const prep_beside *b, const vb_choice *clip,
+                          vb_choice *c)
 {
-    const vb_reference_rule rule = reference_rule(p);
+    const vb_reference_rule rule = reference_rule(p, clip);
     vb_reference(c, &rule, b->w, b->h);
 }
 
 /* The text encoder resizes the whole picture; only one that keeps its size has edges cut off. */
 void vprep_look(const vprep *p, const prep_beside *b, prep_look *l)
 {
-    const vb_reference_rule rule = reference_rule(p);
+    const vb_reference_rule rule = reference_rule(p, NULL);
     vb_choice *c = &l->read;
 
     vb_reference_look(c, &rule, b->w, b->h);
@@ -97,13 +98,13 @@ void vprep_look(const vprep *p, const prep_beside *b, prep_look *l)
     c->top = c->left = 0;
 }
 
-int vprep_reference_clip(const vprep *p, const vprep_item *it, vf_beside which, vprep_clip *clip,
-                         vc_err *err)
+int vprep_reference_clip(const vprep *p, const vprep_item *it, vf_beside which,
+                         const vb_choice *of, vprep_clip *clip, vc_err *err)
 {
     const prep_beside *b = prep_beside_of(&p->list.sources[it->row], which);
 
     memset(clip, 0, offsetof(vprep_clip, choice));
-    vprep_reference_size(p, b, &clip->choice);
+    vprep_reference_size(p, b, of, &clip->choice);
     if (b->hdr)
         clip->tonemap = (media_tonemap)p->c.tonemap;
     clip->frames = calloc(1, sizeof *clip->frames);
@@ -112,18 +113,32 @@ int vprep_reference_clip(const vprep *p, const vprep_item *it, vf_beside which, 
 
 /* ---- values ---- */
 
-bool vprep_is_filled(const vprep *p, const vprep_item *it)
+vf_beside vprep_masked_from(const vprep *p, const vprep_item *it)
 {
-    return it && p->list.meta.rows[it->row].beside[VF_FILLED].path;
+    const vf_side *side = it ? p->list.meta.rows[it->row].beside : NULL;
+
+    if (!side || side[VF_FILLED].path)
+        return side ? VF_FILLED : VF_BESIDE;
+    return p->c.train_mode == VC_MODE_VACE && side[VF_CONTROL].path ? VF_CONTROL : VF_BESIDE;
+}
+
+
+bool vprep_is_grey(const vprep *p, const vprep_item *it, const vprep_clip *clip, vc_role role)
+{
+    const vc_pixels pixels = vc_roles[role].recipe.pixels;
+
+    return (pixels == VC_PIXELS_MASKED && clip->mask_all) ||
+           (pixels == VC_PIXELS_REACTIVE && it && vprep_masked_from(p, it) == VF_BESIDE);
 }
 
 bool vprep_is_whole(vc_role role)
 {
     const vc_pixels pixels = vc_roles[role].recipe.pixels;
-    return pixels == VC_PIXELS_CLIP || pixels == VC_PIXELS_MASKED || pixels == VC_PIXELS_CONTROL;
+    return pixels == VC_PIXELS_CLIP || pixels == VC_PIXELS_MASKED ||
+           pixels == VC_PIXELS_REACTIVE || pixels == VC_PIXELS_CONTROL;
 }
 
-int vprep_value_frames(const vprep *p, const vprep_clip *clip, vc_role role)
+int vprep_value_frames(const vprep *p, const vprep_item *it, const vprep_clip *clip, vc_role role)
 {
     switch (vc_roles[role].recipe.pixels) {
     case VC_PIXELS_CLIP:
@@ -133,7 +148,8 @@ int vprep_value_frames(const vprep *p, const vprep_clip *clip, vc_role role)
     case VC_PIXELS_FIRST:
         return 1;
     case VC_PIXELS_MASKED:
-        return clip->mask_all ? 0 : clip->choice.frames;
+    case VC_PIXELS_REACTIVE:
+        return vprep_is_grey(p, it, clip, role) ? 0 : clip->choice.frames;
     default:
         return 0;
     }
@@ -145,7 +161,7 @@ double vprep_value_bytes(const vprep *p, const vprep_item *it, const vb_choice *
     vb_choice own;
     if (row->own_size) {
         const int k = VF_REFERENCE + vc_role_reference(role);
-        vprep_reference_size(p, prep_beside_of(&p->list.sources[it->row], (vf_beside)k), &own);
+        vprep_reference_size(p, prep_beside_of(&p->list.sources[it->row], (vf_beside)k), c, &own);
         c = &own;
     }
     double grid = (double)c->latent_h * c->latent_w * (double)vc_dtype_size(p->c.dtype);
@@ -223,6 +239,8 @@ static void hash_fit(vf_hasher *h, media_tonemap tonemap, const vprep_clip *clip
     vf_hasher_int(h, "flip", c->flip);
     if (c->lanczos)                      /* older keys have no such field */
         vf_hasher_str(h, "filter", "lanczos");
+    if (c->framed)
+        vf_hasher_str(h, "filter", "framed");
 }
 
 /* Hashes the choice of pixels: file, frames, tone mapping, sizes, crop, flip. */
@@ -281,15 +299,15 @@ static void hash_encoding(vf_hasher *h, const vprep *p, const vprep_item *it)
         hash_draws(h, p, it);
 }
 
-static void hash_mask(vf_hasher *h, const vprep_clip *clip)
+static void hash_mask(vf_hasher *h, const vprep_clip *clip, bool all)
 {
     const mask *m = &clip->mask;
 
     vf_hasher_int(h, "frames", m->f);
     vf_hasher_int(h, "h", m->h);
     vf_hasher_int(h, "w", m->w);
-    vf_hasher_int(h, "kind", clip->mask_all ? MASK_ALL : (int)m->kind);
-    for (int i = 0; i < m->n && !clip->mask_all; i++)
+    vf_hasher_int(h, "kind", all ? MASK_ALL : (int)m->kind);
+    for (int i = 0; i < m->n && !all; i++)
         vf_hasher_int(h, "number", m->v[i]);
 }
 
@@ -327,7 +345,7 @@ static void hash_form(vf_hasher *h, const vprep *p, vc_pixels pixels)
 {
     const vc_family *f = p->encoders.family.is;
 
-    if (pixels == VC_PIXELS_MASKED && f->grey_masks)
+    if ((pixels == VC_PIXELS_MASKED || pixels == VC_PIXELS_REACTIVE) && f->grey_masks)
         vf_hasher_str(h, "masked", "grey");
     if (pixels == VC_PIXELS_MASK && f->folded_masks)
         vf_hasher_str(h, "form", "folded");
@@ -348,14 +366,13 @@ static void hash_sources(vf_hasher *h, const vprep *p, const vf_key *source, con
                          const vprep_clip *clip, vc_role role)
 {
     const vc_recipe *r = &vc_roles[role].recipe;
+    const bool divided = r->pixels == VC_PIXELS_MASKED || r->pixels == VC_PIXELS_REACTIVE;
     const vf_beside beside = r->pixels == VC_PIXELS_LOSS_MASK ? VF_LOSS_MASK
                              : r->pixels == VC_PIXELS_CONTROL ? VF_CONTROL
-                             : r->pixels == VC_PIXELS_MASKED && vprep_is_filled(p, it) ? VF_FILLED
-                             : VF_BESIDE;
+                             : divided ? vprep_masked_from(p, it) : VF_BESIDE;
     const bool other = beside < VF_BESIDE || r->pixels == VC_PIXELS_REFERENCE;
     const bool looked_at = !other || r->pixels == VC_PIXELS_REFERENCE;
-    int frames = other && beside != VF_FILLED ? clip->choice.frames
-                                              : vprep_value_frames(p, clip, role);
+    int frames = other && !divided ? clip->choice.frames : vprep_value_frames(p, it, clip, role);
 
     if (r->keyed & VC_KEYED_PIXELS && frames) {
         if (other && it)
@@ -373,14 +390,16 @@ static vf_key value_key(const vprep *p, const vf_key *source, const vprep_item *
                         const vprep_clip *clip, vc_role role)
 {
     const vc_recipe *r = &vc_roles[role].recipe;
+    const bool grey = vprep_is_grey(p, it, clip, role);
+    const bool file = r->keyed & VC_KEYED_MASK && clip->mask.kind == MASK_FILE && !grey;
     vf_hasher h;
 
     vf_hasher_begin(&h, r->tag);
     if (r->keyed & VC_KEYED_MASK)
-        hash_mask(&h, clip);
-    if (r->keyed & VC_KEYED_MASK && clip->mask.kind == MASK_FILE && it)
+        hash_mask(&h, clip, clip->mask_all || grey);
+    if (file && it)
         hash_beside(&h, &p->list.sources[it->row], VF_MASK, clip);
-    else if (r->keyed & VC_KEYED_MASK && clip->mask.kind == MASK_FILE)
+    else if (file)
         hash_pixels(&h, &clip->mask_shown, MEDIA_TONEMAP_NONE, clip, clip->choice.frames);
     if (r->keyed & VC_KEYED_NOISE)
         vf_hasher_int(&h, "noise", p->encoders.mask_noise);
@@ -399,7 +418,8 @@ static vf_key value_key(const vprep *p, const vf_key *source, const vprep_item *
 
 /* A reference is a mean and never a draw, so that samples share its value: its key is that of a
  * prompt's. */
-static vf_key reference_key(const vprep *p, const vprep_item *it, vc_role role)
+static vf_key reference_key(const vprep *p, const vprep_item *it, const vprep_clip *clip,
+                            vc_role role)
 {
     const vf_beside which = (vf_beside)(VF_REFERENCE + vc_role_reference(role));
     const prep_beside *b = prep_beside_of(&p->list.sources[it->row], which);
@@ -408,7 +428,7 @@ static vf_key reference_key(const vprep *p, const vprep_item *it, vc_role role)
     vprep_clip own;
 
     memset(&own, 0, offsetof(vprep_clip, choice));
-    vprep_reference_size(p, b, &own.choice);
+    vprep_reference_size(p, b, &clip->choice, &own.choice);
     own.frames = &first;
     if (b->hdr)
         own.tonemap = (media_tonemap)p->c.tonemap;
@@ -429,7 +449,7 @@ vf_key vprep_latent_key(const vprep *p, const vprep_item *it, const vprep_clip *
 vf_key vprep_value_key(const vprep *p, const vprep_item *it, const vprep_clip *clip, vc_role role)
 {
     const vf_key shown = shown_of(p, it);
-    return vc_roles[role].own_size ? reference_key(p, it, role)
+    return vc_roles[role].own_size ? reference_key(p, it, clip, role)
                                    : value_key(p, &shown, it, clip, role);
 }
 
@@ -549,12 +569,12 @@ float vprep_mask_fill(const vprep *p)
     return p->encoders.family.is->grey_masks ? 0.0f : -1.0f;
 }
 
-void vprep_apply_mask(float *x, const mask *m, int t, float fill, uint8_t *scratch)
+void vprep_apply_mask(float *x, const mask *m, int t, bool masked, float fill, uint8_t *scratch)
 {
     size_t area = (size_t)m->h * (size_t)m->w;
 
     mask_frame(m, t, scratch);
     for (size_t i = 0; i < area; i++)
-        if (scratch[i])
+        if (scratch[i] == masked)
             x[3 * i] = x[3 * i + 1] = x[3 * i + 2] = fill;
 }

@@ -9,6 +9,11 @@
  *   control  control       the clip of the column control_file_path
  *   control_ref            control, image and vision
  *   edit     reference_1.. of rows with reference pictures: each encoded alone, in its own size
+ *   vace     video         the clip of the column vace_video or control_file_path, or the clip
+ *                          itself, with its masked pixels at 0 (grey)
+ *            reactive      the same with the other pixels at 0; of the clip itself all are 0
+ *            mask          all pixels, 1 = to be generated
+ *            reference_1.. of rows with reference pictures, each in the clip's size
  *   any      loss_mask     of rows with a loss_mask_path: what counts in the loss (loss_mask.h)
  *
  * The rows of these roles (common/roles.h) say how each is made. Each value is an entry of the
@@ -23,11 +28,15 @@
 /* VC_ROLE_BITs of the values that are stored of a row, and of a validation prompt's picture. */
 unsigned vprep_values(const vprep *p, const vf_row *row);
 unsigned vprep_prompt_roles(const vprep *p);
-/* Whether the masked picture of an item is made from a file of its own; it NULL: of a prompt. */
-bool vprep_is_filled(const vprep *p, const vprep_item *it);
+/* The file of an item whose pixels its mask divides: VF_FILLED, in the mode vace VF_CONTROL too, or
+ * VF_BESIDE, the source itself. it NULL: of a prompt. */
+vf_beside vprep_masked_from(const vprep *p, const vprep_item *it);
 /* The samples of a clip's sound, and the frames of its latent: at least 1. */
 int64_t vprep_sound_samples(const vprep *p, const vprep_clip *clip);
 int vprep_sound_frames(const vprep *p, const vprep_clip *clip);
+/* Whether a value of a divided clip is grey in all pixels: the masked part where the mask has all,
+ * and the other part where the clip is the sample itself, whose pixels are to be generated. */
+bool vprep_is_grey(const vprep *p, const vprep_item *it, const vprep_clip *clip, vc_role role);
 /* Whether the autoencoder takes as many frames for the value as the clip has. */
 bool vprep_is_whole(vc_role role);
 vf_key vprep_value_key(const vprep *p, const vprep_item *it, const vprep_clip *clip, vc_role role);
@@ -42,12 +51,14 @@ const vc_references *vprep_references(const vprep *p);
 bool vprep_takes_references(const vprep *p);
 /* Checks that a row's references are as many as models take; it may have none. */
 int vprep_check_references(const vprep *p, const vf_row *row, vc_err *err);
-/* The size of a reference picture, dropped with a reason where none is possible. */
-void vprep_reference_size(const vprep *p, const prep_beside *b, vb_choice *c);
-/* The reference picture of a row's file `which`, as a clip of one frame that vprep_clip_free
- * frees. */
-int vprep_reference_clip(const vprep *p, const vprep_item *it, vf_beside which, vprep_clip *clip,
-                         vc_err *err);
+/* The size of a reference picture beside a clip of that choice (NULL: none is known), dropped with
+ * a reason where none is possible. */
+void vprep_reference_size(const vprep *p, const prep_beside *b, const vb_choice *clip,
+                          vb_choice *c);
+/* The reference picture of a row's file `which`, beside a clip of that choice, as a clip of one
+ * frame that vprep_clip_free frees. */
+int vprep_reference_clip(const vprep *p, const vprep_item *it, vf_beside which,
+                         const vb_choice *of, vprep_clip *clip, vc_err *err);
 /* The copy of a reference picture for the text encoder: the file's picture as `read` cuts it, which
  * the encoder brings to h x w. Its key. */
 typedef struct prep_look {
@@ -60,8 +71,8 @@ vf_key vprep_look_key(const prep_look *l, vf_key shown, media_tonemap tonemap);
  * read for these. */
 void vprep_pictures_of(const vprep *p, const vprep_item *it, const vprep_clip *clip,
                        prep_pictures *is);
-/* Frames of the clip that a value is made from: all, 1, or 0. */
-int vprep_value_frames(const vprep *p, const vprep_clip *clip, vc_role role);
+/* Frames of the clip that a value of an item (NULL: of a prompt) is made from: all, 1, or 0. */
+int vprep_value_frames(const vprep *p, const vprep_item *it, const vprep_clip *clip, vc_role role);
 /* Channels of a mask's value. */
 int vprep_mask_channels(const vprep *p);
 /* Rows of a `vision` value: the vision model's of one frame, or of the first and the last. */
@@ -91,7 +102,8 @@ void vprep_pixel_noise(float *x, size_t n, float sigma, bool keep_masked, vprep_
 
 /* The value of masked pixels. */
 float vprep_mask_fill(const vprep *p);
-/* Frame t of the clip as the VAE gets it with the mask applied: x f32 [h,w,3]. scratch: h*w. */
-void vprep_apply_mask(float *x, const mask *m, int t, float fill, uint8_t *scratch);
+/* Frame t of the clip as the VAE gets it, x f32 [h,w,3], with `fill` on the pixels that the mask
+ * has (masked), or on the others. scratch: h*w. */
+void vprep_apply_mask(float *x, const mask *m, int t, bool masked, float fill, uint8_t *scratch);
 
 #endif

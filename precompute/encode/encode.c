@@ -267,7 +267,7 @@ static int encode_moments(prep_encoder *e, prep_job *j, int v, vc_err *err)
     int times = inputs_of(e, v), nd = several ? 5 : 4, f = frames_of(j, v), rc = 0;
     int64_t shape[5] = { times }, *dim = several ? shape : shape + 1;
 
-    if (r->pixels == VC_PIXELS_MASKED)
+    if (r->pixels == VC_PIXELS_MASKED || r->pixels == VC_PIXELS_REACTIVE)
         rc = need_scratch(e, (size_t)c->target_h * (size_t)c->target_w, err);
     if (!rc)
         rc = run_vae(e, j, v, times, f, shape + 1, err);

@@ -14,7 +14,8 @@ static prep_frames *frames_of(const vprep *p, prep_job *j, vc_role role)
     const int k = vc_role_reference(role);
     if (k >= 0)
         return &j->reference[k].pixels;
-    if (pixels == VC_PIXELS_MASKED && vprep_is_filled(p, j->item))
+    if ((pixels == VC_PIXELS_MASKED || pixels == VC_PIXELS_REACTIVE) &&
+        vprep_masked_from(p, j->item) != VF_BESIDE)
         return &j->filled;
     return pixels == VC_PIXELS_CONTROL ? &j->control : &j->pixels;
 }
@@ -23,7 +24,7 @@ prep_input prep_input_of(const vprep *p, prep_job *j, vc_role role, int place, u
 {
     const vb_choice *c = prep_job_size(j, role);
     const vc_recipe *r = &vc_roles[role].recipe;
-    prep_input in = { .p = p, .j = j, .recipe = r, .from = frames_of(p, j, role),
+    prep_input in = { .p = p, .j = j, .role = role, .recipe = r, .from = frames_of(p, j, role),
                       .scratch = scratch,
                       .values = (size_t)c->target_h * (size_t)c->target_w * 3,
                       .noisy = is_noisy(p, j, r) };
@@ -39,16 +40,18 @@ int prep_input_frame(const prep_input *in, int t, float *x, vc_err *err)
 {
     const vprep_clip *clip = &in->j->clip;
     const bool masked = in->recipe->pixels == VC_PIXELS_MASKED;
+    const bool reactive = in->recipe->pixels == VC_PIXELS_REACTIVE;
+    const bool grey = vprep_is_grey(in->p, in->j->item, clip, in->role);
     const float fill = vprep_mask_fill(in->p);
     int rc = 0;
 
-    if (masked && clip->mask_all)
+    if (grey)
         for (size_t i = 0; i < in->values; i++)
             x[i] = fill;
     else
         rc = prep_frames_values(in->from, t, x, err);
-    if (!rc && masked && !clip->mask_all)
-        vprep_apply_mask(x, &clip->mask, t, fill, in->scratch);
+    if (!rc && (masked || reactive) && !grey && !clip->mask_all)
+        vprep_apply_mask(x, &clip->mask, t, masked, fill, in->scratch);
     if (!rc && in->noisy) {
         vprep_normals z = in->normals;
         vprep_normals_skip(&z, (size_t)t * in->values);

@@ -8,7 +8,8 @@
 typedef struct prep_input {
     const vprep *p;
     prep_job *j;
-    const vc_recipe *recipe;
+    vc_role role;
+    const vc_recipe *recipe;         /* the role's */
     prep_frames *from;
     size_t values;                   /* of a frame [h,w,3] */
     uint8_t *scratch;                /* of h*w bytes, for masked pixels */

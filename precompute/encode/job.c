@@ -20,8 +20,9 @@ void prep_job_settle(const vprep *p, prep_job *j)
     for (int v = 0; v < VC_ROLES; v++) {
         if (values & VC_ROLE_BIT(v))
             j->key[v] = vprep_value_key(p, j->item, &j->clip, v);
-        if (j->need & VC_ROLE_BIT(v) && vprep_value_frames(p, &j->clip, v) > j->frames)
-            j->frames = vprep_value_frames(p, &j->clip, v);
+        const int frames = vprep_value_frames(p, j->item, &j->clip, v);
+        if (j->need & VC_ROLE_BIT(v) && frames > j->frames)
+            j->frames = frames;
     }
 }
 
@@ -34,7 +35,8 @@ int prep_job_references(const vprep *p, prep_job *j, vc_err *err)
         if (!(j->need & VC_ROLE_BIT(VC_ROLE_REFERENCE + k)))
             continue;
         vprep_clip *clip = j->reference[k].clip = calloc(1, sizeof *clip);
-        rc = clip ? vprep_reference_clip(p, j->item, which, clip, err) : vc_no_memory(err);
+        rc = clip ? vprep_reference_clip(p, j->item, which, &j->clip.choice, clip, err)
+                  : vc_no_memory(err);
         if (!rc)
             rc = prep_frames_open(&j->reference[k].pixels, p, j->item, clip, which, 1, err);
     }

@@ -24,6 +24,12 @@ static bool has_masks(const vprep *p)
     return p->encoders.family.is->pixel_masks && p->c.train_mode == PREP_INPAINT;
 }
 
+/* Whether prompts have clips to edit, each with a mask where a file has one. */
+static bool edits_clips(const vprep *p)
+{
+    return p->c.train_mode == VC_MODE_VACE;
+}
+
 /* Whether prompts have masked clips or control clips, and not first frames alone. */
 static bool has_clips(const vprep *p)
 {
@@ -131,13 +137,14 @@ static int open_mask(vprep_image *m, const media_info *of, vc_err *err)
         return vc_context(err, rc, "%s", file->name);
     media_close(opened);
     const double off = (double)is.w * of->h - (double)is.h * of->w;
-    if (is.frames != 1)
+    if (is.frames != 1 && c->frames == 1)
         return vc_fail(err, VC_EMISMATCH, "%s: %lld frames: a mask is a picture", file->name,
                        (long long)is.frames);
     if (fabs(off) > (double)(of->w > of->h ? of->w : of->h))
         return vc_fail(err, VC_EMISMATCH, "%s: %dx%d, but the picture is %dx%d: a mask covers the "
                        "whole picture, so it has its shape", file->name, is.w, is.h, of->w, of->h);
-    m->clip.mask = (mask){ .kind = MASK_FILE, .f = 1, .h = c->target_h, .w = c->target_w };
+    m->clip.mask = (mask){ .kind = MASK_FILE, .f = c->frames, .h = c->target_h,
+                           .w = c->target_w };
     m->clip.mask_shown = file->shown;
     return 0;
 }
@@ -164,10 +171,13 @@ static int open_clip(const vprep *p, const cJSON *row, vprep_image *m, vc_err *e
     rc = vc_context(err, choose(p, row, &info, c, err), "%s", shape->name);
     if (!rc && !(m->clip.frames = calloc((size_t)c->frames, sizeof *m->clip.frames)))
         rc = vc_no_memory(err);
-    for (int i = 0; !rc && i < c->frames && has_role(p, VC_ROLE_CONTROL); i++)
+    for (int i = 0; !rc && i < c->frames && m->of[PROMPT_CONTROL].file; i++)
         m->clip.frames[i] = i;
-    if (!rc && has_masks(p))
+    if (!rc && m->of[PROMPT_MASK].file)
         rc = open_mask(m, &info, err);
+    else if (!rc && edits_clips(p))
+        m->clip.mask = (mask){ .kind = MASK_ALL, .f = c->frames, .h = c->target_h,
+                               .w = c->target_w };
     else if (!rc)                                    /* as VideoX-Fun samples */
         rc = mask_keep(&m->clip.mask, c->frames, c->target_h, c->target_w,
                        m->of[PROMPT_LAST].file, err);
@@ -175,15 +185,17 @@ static int open_clip(const vprep *p, const cJSON *row, vprep_image *m, vc_err *e
 }
 
 /* Makes the reference as a clip of one frame, but for its frames. */
-void prompt_reference_clip(const vprep *p, const prompt_picture *m, vprep_clip *clip)
+void prompt_reference_clip(const vprep *p, const prompt_picture *m, const vb_choice *of,
+                           vprep_clip *clip)
 {
     memset(clip, 0, offsetof(vprep_clip, choice));
-    vprep_reference_size(p, &m->size, &clip->choice);
+    vprep_reference_size(p, &m->size, of, &clip->choice);
     clip->tonemap = m->tonemap;
 }
 
 /* Hashes and measures a reference; *key: the key of its value. */
-static int open_reference(const vprep *p, prompt_picture *m, vc_role role, vf_key *key, vc_err *err)
+static int open_reference(const vprep *p, prompt_picture *m, const vb_choice *of, vc_role role,
+                          vf_key *key, vc_err *err)
 {
     media *file = NULL;
     media_info info;
@@ -198,7 +210,7 @@ static int open_reference(const vprep *p, prompt_picture *m, vc_role role, vf_ke
         return rc;
     m->size = (prep_beside){ .w = info.w, .h = info.h };
     m->tonemap = info.hdr ? (media_tonemap)p->c.tonemap : MEDIA_TONEMAP_NONE;
-    prompt_reference_clip(p, m, &clip);
+    prompt_reference_clip(p, m, of, &clip);
     clip.frames = &first;
     if (info.frames != 1 || clip.choice.drop)
         return vc_fail(err, VC_EMISMATCH, "%s: %s", m->name,
@@ -212,7 +224,8 @@ static int open_references(const vprep *p, vprep_image *m, vc_err *err)
     int rc = 0;
     for (int k = 0; !rc && k < VC_REFERENCES; k++)
         if (m->of[PROMPT_REFERENCE + k].file)
-            rc = open_reference(p, &m->of[PROMPT_REFERENCE + k], (vc_role)(VC_ROLE_REFERENCE + k),
+            rc = open_reference(p, &m->of[PROMPT_REFERENCE + k], &m->clip.choice,
+                                (vc_role)(VC_ROLE_REFERENCE + k),
                                 &m->key[VC_ROLE_REFERENCE + k], err);
     return rc;
 }
@@ -249,10 +262,12 @@ static int open_image(const vprep *p, const cJSON *row, vprep_image *m, vc_err *
         rc = find_hdr(p, m, err);
     const vf_key ends = m->of[PROMPT_LAST].file ? vf_hash2(first, sizeof *first, last, sizeof *last)
                                          : *first;
+    const vf_key clip = m->of[PROMPT_CONTROL].shown;
+    m->clip.mask_all = !rc && edits_clips(p) && mask_is_all(&m->clip.mask);
     for (int v = 0; !rc && v < VC_ROLES; v++)
         if (vprep_prompt_roles(p) & VC_ROLE_BIT(v))
-            m->key[v] = vprep_prompt_key(p, v == VC_ROLE_CONTROL ? m->of[PROMPT_CONTROL].shown
-                                                                 : ends, &m->clip, v);
+            m->key[v] = vprep_prompt_key(p, v == VC_ROLE_CONTROL || edits_clips(p) ? clip : ends,
+                                         &m->clip, v);
     if (!rc)
         m->shown = vprep_prompt_picture_key(*first, &m->clip);
     return rc;
@@ -314,6 +329,10 @@ static int check_files(const vprep *p, const vprep_image *m, vc_err *err)
                        "(image_path) with a mask (mask_file_path); without --validation_prompts "
                        "vtrain samples captions of training beside their own pictures and masks",
                        m->of[PROMPT_FIRST].file ? "mask_file_path" : columns[PROMPT_FIRST]);
+    if (edits_clips(p) && !m->of[PROMPT_CONTROL].file)
+        return vc_fail(err, VC_EFORMAT, "no vace_video: a sample of VACE needs a clip to edit; "
+                       "without --validation_prompts vtrain samples captions of training beside "
+                       "their own clips and masks");
     if (p->encoders.ends && m->of[PROMPT_FIRST].file && !m->of[PROMPT_LAST].file)
         return vc_fail(err, VC_EFORMAT, "no %s: samples of this model begin and end with a picture",
                        columns[PROMPT_LAST]);
@@ -336,9 +355,19 @@ static int find_references(const vprep *p, int i, vprep_image *m, vc_err *err)
         m->of[PROMPT_REFERENCE + k].file = row->references[k].file;
         row->references[k].file = NULL;
     }
-    if (!rc && !m->of[PROMPT_REFERENCE].file)
+    if (rc || edits_clips(p))                    /* whose sizes are the clip's */
+        return rc;
+    if (!m->of[PROMPT_REFERENCE].file)
         rc = prompt_find_file(&m->of[PROMPT_REFERENCE], p, i, columns[PROMPT_FIRST], err);
     return rc ? rc : open_references(p, m, err);
+}
+
+/* The clip to edit and its mask, by DiffSynth-Studio's names too. */
+static int find_clip(const vprep *p, int i, vprep_image *m, vc_err *err)
+{
+    prompt_picture *clip = &m->of[PROMPT_CONTROL], *over = &m->of[PROMPT_MASK];
+    int rc = clip->file ? 0 : prompt_find_file(clip, p, i, "vace_video", err);
+    return rc || over->file ? rc : prompt_find_file(over, p, i, "vace_video_mask", err);
 }
 
 static int find_image(vprep *p, int i, vc_err *err)
@@ -347,7 +376,7 @@ static int find_image(vprep *p, int i, vc_err *err)
         [PROMPT_FIRST] = !vprep_takes_references(p),
         [PROMPT_LAST] = p->encoders.ends ||
                         (p->c.train_mode == PREP_INPAINT && !has_masks(p)),
-        [PROMPT_CONTROL] = has_role(p, VC_ROLE_CONTROL),
+        [PROMPT_CONTROL] = has_role(p, VC_ROLE_CONTROL) || edits_clips(p),
     };
     vprep_prompts *v = &p->prompts;
     vprep_image *m = v->image[i] = calloc(1, sizeof *m);
@@ -356,13 +385,15 @@ static int find_image(vprep *p, int i, vc_err *err)
     for (int k = 0; !rc && k < PROMPT_REFERENCE; k++)
         if (reads[k])
             rc = prompt_find_file(&m->of[k], p, i, columns[k], err);
-    if (!rc && has_masks(p))
+    if (!rc && (has_masks(p) || edits_clips(p)))
         rc = prompt_find_file(&m->of[PROMPT_MASK], p, i, "mask_file_path", err);
+    if (!rc && edits_clips(p))
+        rc = find_clip(p, i, m, err);
     if (!rc)
         rc = check_files(p, m, err);
     if (!rc && vprep_takes_references(p))
         rc = find_references(p, i, m, err);
-    if (rc || m->of[PROMPT_REFERENCE].file)
+    if (rc || (m->of[PROMPT_REFERENCE].file && !edits_clips(p)))
         return rc;
     if (!m->of[PROMPT_FIRST].file && !m->of[PROMPT_CONTROL].file) {
         image_free(m);
@@ -370,6 +401,8 @@ static int find_image(vprep *p, int i, vc_err *err)
         return 0;
     }
     rc = open_image(p, v->row[i], m, err);
+    if (!rc && edits_clips(p))
+        rc = open_references(p, m, err);
     return rc || !set_size(p, v->row[i], &m->clip.choice) ? rc : vc_no_memory(err);
 }
 
@@ -417,6 +450,8 @@ unsigned vprep_prompt_values(const vprep *p, int i, const vf_key **key)
     for (int k = 0; m && k < VC_REFERENCES; k++)
         references |= m->of[PROMPT_REFERENCE + k].file ? VC_ROLE_BIT(VC_ROLE_REFERENCE + k) : 0;
     *key = m ? m->key : NULL;
+    if (m && edits_clips(p))
+        return references | vprep_prompt_roles(p);
     if (references || !m)
         return references;
     return vprep_prompt_roles(p) & ((m->of[PROMPT_FIRST].file ? ~control : 0) |

@@ -13,6 +13,10 @@
  *   control  the column control_file_path: the first frames of a clip, or a still for all frames;
  *            control_ref has the picture as the first frame, encoded alone, besides
  *
+ *   vace     the column vace_video or control_file_path, as control's, with the mask of
+ *            vace_video_mask or mask_file_path, a picture or a clip; without one all pixels are to
+ *            be made again; and references
+ *
  *   edit     the columns of references that lists have (formats/metadata/references.c); without
  *            them image_path: references, each encoded alone in its own size. The row keeps its
  *            height and width

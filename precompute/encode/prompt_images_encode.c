@@ -30,12 +30,14 @@ int prompt_read_frames(const vprep_clip *clip, prompt_picture *m, uint8_t *rgb, 
     return rc ? vc_context(err, rc, "%s", m->name) : n;
 }
 
-/* Reads the pictures into the first and the last of the clip's frames, and the control clip. */
-static int read_pixels(prep_job *j, vprep_image *m, vc_err *err)
+/* Reads the pictures into the first and the last of the clip's frames, and the control clip; or the
+ * clip to edit into these frames. */
+static int read_pixels(const vprep *p, prep_job *j, vprep_image *m, vc_err *err)
 {
     const vb_choice *c = &j->clip.choice;
     const size_t frame = (size_t)c->target_h * (size_t)c->target_w * 3;
-    prep_frames *to[PROMPT_REFERENCE] = { &j->pixels, &j->pixels, &j->control };
+    prep_frames *to[PROMPT_REFERENCE] = { &j->pixels, &j->pixels,
+        p->c.train_mode == VC_MODE_VACE ? &j->pixels : &j->control };
     int n = 0;
 
     for (int i = 0; n >= 0 && i < PROMPT_REFERENCE; i++) {
@@ -59,16 +61,17 @@ static int read_pixels(prep_job *j, vprep_image *m, vc_err *err)
 static int read_mask(prep_job *j, vprep_image *m, vc_err *err)
 {
     mask *to = &j->clip.mask;
-    const size_t n = (size_t)to->h * (size_t)to->w;
+    const size_t n = (size_t)to->f * (size_t)to->h * (size_t)to->w;
 
     if (to->kind != MASK_FILE)
         return 0;
     uint8_t *rgb = malloc(3 * n);
     to->pixels = malloc(n);
-    const int got = rgb && to->pixels ? prompt_read_frames(&j->clip, &m->of[PROMPT_MASK], rgb, 1,
-                                                           err) : vc_no_memory(err);
+    const int got = rgb && to->pixels ? prompt_read_frames(&j->clip, &m->of[PROMPT_MASK], rgb,
+                                                           to->f, err) : vc_no_memory(err);
+    to->n_pixels = got;
     if (got > 0)
-        vprep_mask_of(to->pixels, rgb, n);
+        vprep_mask_of(to->pixels, rgb, n / (size_t)to->f * (size_t)got);
     free(rgb);
     return got < 0 ? got : 0;
 }
@@ -78,7 +81,7 @@ int vprep_prompt_picture(const vprep *p, int i, uint8_t **rgb, int *h, int *w, v
     vprep_image *m = p->prompts.image[i];
     const vb_choice *c = &m->clip.choice;
     prep_job j = { .clip = m->clip };
-    int rc = read_pixels(&j, m, err);
+    int rc = read_pixels(p, &j, m, err);
 
     *rgb = j.pixels.range;
     *h = c->target_h;
@@ -116,14 +119,15 @@ static int put_values(vprep *p, prep_job *j, int rc, uint64_t n, vc_err *err)
 }
 
 /* Reads reference k into its job. */
-static int read_reference(const vprep *p, prep_job *j, int k, prompt_picture *m, vc_err *err)
+static int read_reference(const vprep *p, prep_job *j, int k, vprep_image *image, vc_err *err)
 {
+    prompt_picture *m = &image->of[PROMPT_REFERENCE + k];
     vprep_clip *clip = j->reference[k].clip = calloc(1, sizeof *clip);
     prep_frames *to = &j->reference[k].pixels;
 
     if (!clip)
         return vc_no_memory(err);
-    prompt_reference_clip(p, m, clip);
+    prompt_reference_clip(p, m, &image->clip.choice, clip);
     clip->frames = calloc(1, sizeof *clip->frames);
     to->bytes = (size_t)clip->choice.target_h * (size_t)clip->choice.target_w * 3;
     to->range = malloc(to->bytes);
@@ -145,7 +149,7 @@ static int encode_reference(vprep *p, prep_encoder *e, vprep_image *m, int k, vc
     prep_job_begin(j, NULL);
     j->need = VC_ROLE_BIT(role);
     j->key[role] = m->key[role];
-    int rc = read_reference(p, j, k, &m->of[PROMPT_REFERENCE + k], err);
+    int rc = read_reference(p, j, k, m, err);
     if (!rc)
         rc = vc_context(err, prep_encode(e, j, &n, err), "%s", m->of[PROMPT_REFERENCE + k].name);
     return put_values(p, j, rc, n, err);
@@ -162,8 +166,10 @@ static int encode_references(vprep *p, prep_encoder *e, vprep_image *m, unsigned
 
 static int encode_image(vprep *p, prep_encoder *e, vprep_image *m, unsigned need, vc_err *err)
 {
-    if (m->of[PROMPT_REFERENCE].file)
-        return encode_references(p, e, m, need, err);
+    int rc = m->of[PROMPT_REFERENCE].file ? encode_references(p, e, m, need, err) : 0;
+    need &= ~VC_ROLES_REFERENCE;
+    if (rc || !need)
+        return rc;
     prep_job *j = malloc(sizeof *j);
     uint64_t n = 0;
 
@@ -175,7 +181,7 @@ static int encode_image(vprep *p, prep_encoder *e, vprep_image *m, unsigned need
     j->clip = m->clip;                               /* the job owns the clip from now on */
     m->clip.frames = NULL;
     m->clip.mask = (mask){ 0 };
-    int rc = read_pixels(j, m, err);
+    rc = read_pixels(p, j, m, err);
     if (!rc)
         rc = read_mask(j, m, err);
     if (!rc)

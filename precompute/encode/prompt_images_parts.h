@@ -49,7 +49,9 @@ int prompt_read_frames(const vprep_clip *clip, prompt_picture *m, uint8_t *rgb, 
 
 /* VC_ROLE_BITs of the values of row i's pictures that are to be encoded. */
 unsigned prompt_missing(const vprep *p, int i);
-/* A reference as a clip of one frame, whose frames are not set. */
-void prompt_reference_clip(const vprep *p, const prompt_picture *m, vprep_clip *clip);
+/* A reference beside a clip of the choice `of`, as a clip of one frame, whose frames are not
+ * set. */
+void prompt_reference_clip(const vprep *p, const prompt_picture *m, const vb_choice *of,
+                           vprep_clip *clip);
 
 #endif

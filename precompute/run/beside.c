@@ -56,6 +56,11 @@ int64_t prep_beside_frame(const vprep_source *s, vf_beside which, int64_t i)
     return t - from > nearer * (to - from) ? hi : lo;
 }
 
+bool vprep_takes_masks(const vprep *p)
+{
+    return p->c.train_mode == PREP_INPAINT || p->c.train_mode == VC_MODE_VACE;
+}
+
 /* The files whose frames are taken by time, or not although the rates differ; *row, *which: the
  * first of them. */
 static uint64_t count(const vprep *p, bool by_time, int64_t *row, vf_beside *which)
@@ -81,10 +86,10 @@ static void say_masks(const vprep *p)
     uint64_t n = 0;
     char t[32];
 
-    for (int64_t i = 0; i < p->list.meta.n && p->c.train_mode != PREP_INPAINT; i++)
+    for (int64_t i = 0; i < p->list.meta.n && !vprep_takes_masks(p); i++)
         n += p->list.meta.rows[i].beside[VF_MASK].path != NULL;
     if (n)
-        vc_warn(p->progress, "%s rows have a %s, which --train_mode inpaint alone reads",
+        vc_warn(p->progress, "%s rows have a %s, which --train_mode inpaint and vace read",
                 vc_human_count(t, n), vf_beside_columns[VF_MASK]);
 }
 

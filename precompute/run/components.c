@@ -464,6 +464,14 @@ static bool goes_with_all(const vc_family *f, int train_mode)
     return train_mode == VC_MODE_EDIT ? edits : train_mode == VC_MODE_CONTROL && f->controlnet;
 }
 
+static bool has_mode(const vc_family *f, int train_mode)
+{
+    bool has = false;
+    for (int i = 0; i < VC_FAMILY_PIPELINES && f->pipeline[i].class; i++)
+        has |= (int)f->pipeline[i].mode == train_mode;
+    return has;
+}
+
 int vprep_components(vprep *p, const vc_family **sizes, vc_err *err)
 {
     vc_mode mode = VC_MODE_NORMAL;
@@ -488,7 +496,11 @@ int vprep_components(vprep *p, const vc_family **sizes, vc_err *err)
     if (train_mode == VC_MODE_EDIT && !pipeline && vc_family_edits_differ(f))
         vc_flags_wrong(p->flags, "--train_mode edit: models of %s have several ways to edit "
                        "pictures: give --model_version, or the --model folder", f->name);
-    if (train_mode == VC_MODE_EDIT && !vc_family_references(f, pipeline)->most)
+    if (train_mode == VC_MODE_VACE && !has_mode(f, VC_MODE_VACE))
+        vc_flags_wrong(p->flags, "--train_mode vace: models of %s have no blocks of VACE: give the "
+                       "--model folder of Wan VACE, or leave the flag out", f->name);
+    if (train_mode == VC_MODE_EDIT && (!vc_family_references(f, pipeline)->most ||
+                                       has_mode(f, VC_MODE_VACE)))
         vc_flags_wrong(p->flags, "--train_mode edit: models of %s take no reference pictures: give "
                        "the --model folder of one that edits pictures, or leave the flag out",
                        pipeline ? pipeline->class : f->name);

@@ -53,12 +53,23 @@ static void take_fill(vprep *p)
 {
     const vc_family *f = p->encoders.family.is;
 
-    if (!f->pixel_masks)
+    if (!f->pixel_masks || f->max_frames != 1)
         vc_flags_wrong(p->flags, "--extra_inputs flux_fill_mask: models of %s fill no masked "
                        "pictures: leave the flag out, or give the --model of FLUX.1 Fill", f->name);
     else
         select_mode(p, "extra_inputs flux_fill_mask", VC_MODE_INPAINT,
                     "the masked picture of each row");
+}
+
+/* The clip to edit is the row's vace_video, with the mask vace_video_mask. */
+static void take_vace(vprep *p, vc_mode mode)
+{
+    if (mode != VC_MODE_VACE)
+        vc_flags_wrong(p->flags, "--extra_inputs vace_video: %s has no blocks of VACE: leave the "
+                       "flag out, or give the --model of Wan VACE",
+                       p->c.model ? p->c.model : "the built-in model");
+    else
+        select_mode(p, "extra_inputs vace_video", VC_MODE_VACE, "the clip to edit of each row");
 }
 
 static void take_image(vprep *p, vc_mode mode)
@@ -117,6 +128,8 @@ void prep_take_inputs(vprep *p, vc_mode mode)
         take_references(p);
     if (vc_inputs_have(c->extra_inputs, VC_INPUT_FILL))
         take_fill(p);
+    if (vc_inputs_have(c->extra_inputs, VC_INPUT_VACE))
+        take_vace(p, mode);
     if (last || vc_inputs_have(c->extra_inputs, VC_INPUT_FIRST))
         take_image(p, mode);
     c->extra_inputs = vc_inputs_columns(c->extra_inputs);

@@ -75,6 +75,8 @@ bool prep_beside_by_time(const vprep_source *s, const prep_beside *b);
 const prep_beside *prep_beside_of(const vprep_source *s, vf_beside which);
 /* The frame of a file beside the row's own that belongs to frame i of the source. */
 int64_t prep_beside_frame(const vprep_source *s, vf_beside which, int64_t i);
+/* Whether the mode divides clips by masks, which are files of rows or are drawn. */
+bool vprep_takes_masks(const vprep *p);
 /* Says how many clips are taken by time, and warns of those that are not although their rate
  * differs, and of masks that the mode does not read. */
 void prep_beside_say(const vprep *p);

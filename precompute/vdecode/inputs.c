@@ -147,7 +147,8 @@ static bool is_input(vc_role role)
 {
     const vc_pixels from = vc_roles[role].recipe.pixels;
     return vc_roles[role].kind == VC_VALUE_MOMENTS &&
-           (from == VC_PIXELS_CONTROL || from == VC_PIXELS_REFERENCE);
+           (from == VC_PIXELS_CONTROL || from == VC_PIXELS_REFERENCE ||
+            from == VC_PIXELS_REACTIVE);
 }
 
 static int decode_value(decoder *d, const vf_dataset *set, uint32_t i, vf_key key,

@@ -112,15 +112,18 @@ static int keep_first(const vprep *p, vprep_clip *clip, vc_err *err)
     return rc;
 }
 
-/* Whether a sample's mask is drawn, is that of the row's mask_file_path, or covers everything. The
- * draw is of a purpose that masks of files do not use otherwise. */
+/* Whether a sample's mask is drawn, is that of the row's mask_file_path, or covers everything, as
+ * where a row of VACE has a clip to edit or references and no mask. The draw is of a purpose that
+ * masks of files do not use otherwise. */
 static mask_kind mask_source(const vprep *p, const vprep_item *it)
 {
     const vf_row *row = &p->list.meta.rows[it->row];
     vc_draws d = vc_draws_of((uint64_t)p->c.seed, row->id, it->variant, VC_DRAW_MASK_KIND);
 
+    const bool whole = p->c.train_mode == VC_MODE_VACE &&
+                       (vprep_masked_from(p, it) != VF_BESIDE || row->n_references > 0);
     if (!row->beside[VF_MASK].path)
-        return p->c.without_mask ? MASK_ALL : MASK_KINDS;
+        return p->c.without_mask || whole ? MASK_ALL : MASK_KINDS;
     return vc_draw_unit(&d) < p->c.unmasked_probability ? MASK_ALL : MASK_FILE;
 }
 
@@ -134,7 +137,7 @@ static int settle_mask(const vprep *p, const vprep_item *it, vprep_clip *clip, v
 
     if (c->drop || !vc_role_of_mode(VC_ROLE_MASK, p->encoders.family.is, p->c.train_mode))
         return 0;
-    if (p->c.train_mode != PREP_INPAINT) {
+    if (!vprep_takes_masks(p)) {
         rc = keep_first(p, clip, err);
     } else if (replayed) {
         rc = mask_parse(&clip->mask, replayed, c->frames, c->target_h, c->target_w, err);

@@ -35,7 +35,7 @@ int vprep_look_read(const vprep *p, const vprep_item *it, int k, uint8_t **rgb, 
     prep_look l;
 
     *rgb = NULL;
-    int rc = vprep_reference_clip(p, it, which, &clip, err);
+    int rc = vprep_reference_clip(p, it, which, NULL, &clip, err);
     vprep_look(p, prep_beside_of(&p->list.sources[it->row], which), &l);
     clip.choice = l.read;
     if (!rc)

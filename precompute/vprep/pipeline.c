@@ -203,6 +203,8 @@ static void note_decoded(pipeline *l, double seconds)
 
 static int decode_job(pipeline *l, prep_job *j, vc_err *err)
 {
+    const unsigned divided = VC_ROLE_BIT(VC_ROLE_VIDEO) | VC_ROLE_BIT(VC_ROLE_REACTIVE);
+    const vf_beside from = vprep_masked_from(l->p, j->item);
     double begin = vc_seconds();
 
     prep_job_settle(l->p, j);
@@ -212,11 +214,11 @@ static int decode_job(pipeline *l, prep_job *j, vc_err *err)
     if (!rc && j->need & VC_ROLE_BIT(VC_ROLE_AUDIO))
         rc = prep_sound_read(l->p, j->item, &j->clip, &j->sound.mel, &j->sound.frames, err);
     if (!rc && j->clip.mask.kind == MASK_FILE &&
-        j->need & (VC_ROLE_BIT(VC_ROLE_MASK) | VC_ROLE_BIT(VC_ROLE_VIDEO)))
+        j->need & (VC_ROLE_BIT(VC_ROLE_MASK) | divided))
         rc = vprep_mask_file(l->p, j->item, &j->clip, err);
-    if (!rc && j->need & VC_ROLE_BIT(VC_ROLE_VIDEO) && vprep_is_filled(l->p, j->item))
-        rc = prep_frames_open(&j->filled, l->p, j->item, &j->clip, VF_FILLED,
-                              j->clip.choice.frames, err);
+    if (!rc && j->need & divided && from != VF_BESIDE)
+        rc = prep_frames_open(&j->filled, l->p, j->item, &j->clip, from, j->clip.choice.frames,
+                              err);
     if (!rc && j->need & VC_ROLE_BIT(VC_ROLE_CONTROL))
         rc = prep_frames_open(&j->control, l->p, j->item, &j->clip, VF_CONTROL,
                               j->clip.choice.frames, err);

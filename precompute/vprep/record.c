@@ -156,7 +156,7 @@ static void put_draws(vc_buf *b, const vprep *p, const vprep_clip *clip, bool pl
         vc_buf_str(b, before);
         put_replayed(b, replayed, plan);
     }
-    if (p->c.train_mode == PREP_INPAINT && clip->mask.f && clip->mask.kind != MASK_FILE &&
+    if (vprep_takes_masks(p) && clip->mask.f && clip->mask.kind != MASK_FILE &&
         !plan_mask_draw(clip)) {
         cJSON *m = mask_json(&clip->mask);
         vc_buf_str(b, before);
@@ -217,7 +217,7 @@ static void put_choice(vc_buf *b, const vprep *p, const vprep_item *it, const vp
 }
 
 /* The reference pictures: their files, sizes, and latent sizes. */
-static void put_references(vc_buf *b, const vprep *p, const vprep_item *it)
+static void put_references(vc_buf *b, const vprep *p, const vprep_item *it, const vb_choice *clip)
 {
     const vf_row *row = &p->list.meta.rows[it->row];
     const vprep_source *s = &p->list.sources[it->row];
@@ -225,7 +225,7 @@ static void put_references(vc_buf *b, const vprep *p, const vprep_item *it)
     for (int k = 0; k < s->n_references; k++) {
         const prep_beside *r = &s->references[k];
         vb_choice c;
-        vprep_reference_size(p, r, &c);
+        vprep_reference_size(p, r, clip, &c);
         put_text(b, k ? ",{\"path\":" : ",\"references\":[{\"path\":", row->references[k].path);
         put_ints(b, ",\"source\":", (int64_t[]){ r->h, r->w }, 2);
         put_ints(b, ",\"target\":", (int64_t[]){ c.target_h, c.target_w }, 2);
@@ -250,7 +250,7 @@ void vprep_plan_line(vc_buf *b, const vprep *p, const vprep_item *it, const vpre
     if (row->segments)
         put_int(b, ",\"text_chunks\":", row->segments);
     put_choice(b, p, it, clip, true);
-    put_references(b, p, it);
+    put_references(b, p, it, c);
     put_text(b, ",\"status\":", c->drop ? "drop" : "ok");
     if (c->drop)
         put_text(b, ",\"reason\":", c->reason);
@@ -369,7 +369,7 @@ void vprep_record(vc_buf *b, const vprep *p, const prep_job *j)
     put_key(b, ",\"source_hash\":", s->hash);
     put_key(b, ",\"latent_key\":", j->key[VC_ROLE_CLIP]);
     put_conditions(b, p, j);
-    put_references(b, p, j->item);
+    put_references(b, p, j->item, &j->clip.choice);
     vc_buf_str(b, ",\"tags\":[");
     for (int i = 0; i < row->n_tags; i++)
         put_text(b, i ? "," : "", row->tags[i]);

@@ -61,8 +61,8 @@ static row_file source_of(const vf_row *row)
 static row_file beside_of(const vf_row *row, vf_beside which)
 {
     static const char *const kinds[VF_BESIDE][2] = {
-        { "loss_mask", "mask_times" }, { "control", "control_times" }, { "mask_file", "" },
-        { "filled", "" },
+        { "loss_mask", "mask_times" }, { "control", "control_times" },
+        { "mask_file", "mask_file_times" }, { "filled", "filled_times" },
         { "reference1", "" }, { "reference2", "" }, { "reference3", "" }, { "reference4", "" },
     };
     static const vf_side none = { 0 };
@@ -315,7 +315,7 @@ static int check_reference(const vprep *p, const vf_row *row, vf_beside which, p
     if (b->frames != 1)
         return vc_fail(err, VC_EMISMATCH, "%s %s: %lld frames: a reference is a picture", column,
                        path, (long long)b->frames);
-    vprep_reference_size(p, b, &c);
+    vprep_reference_size(p, b, NULL, &c);
     return c.drop ? vc_fail(err, VC_EMISMATCH, "%s %s: %s", column, path, c.reason) : 0;
 }
 
@@ -341,10 +341,11 @@ static int survey_beside(vprep *p, const vf_row *row, vf_beside which, vprep_sou
     b->w = h.w;
     b->h = h.h;
     b->hdr = h.hdr;
-    if ((which == VF_MASK || which == VF_FILLED) && b->frames != 1)
+    if ((which == VF_MASK || which == VF_FILLED) && b->frames != 1 &&
+        p->c.train_mode != VC_MODE_VACE)
         return vc_fail(err, VC_EMISMATCH, "%s %s: %lld frames: a mask is a picture, which holds "
                        "for all frames of the sample, and so is what it covers",
-                       vf_beside_columns[which],
+                       vf_row_column(row, which),
                        vf_row_side(row, which)->path, (long long)b->frames);
     b->by_time = !reference && !p->rules.peer && prep_beside_by_time(s, b);
     return reference ? check_reference(p, row, which, b, err) : 0;
@@ -371,8 +372,8 @@ static int survey_files(vprep *p, const vf_row *row, vprep_source *s, bool hash,
     int rc = 0;
 
     for (int i = 0; !rc && i < VF_COLUMNS; i++)
-        if ((i != VF_CONTROL || needs_control(p)) &&
-            ((i != VF_MASK && i != VF_FILLED) || p->c.train_mode == PREP_INPAINT))
+        if ((i != VF_CONTROL || needs_control(p) || p->c.train_mode == VC_MODE_VACE) &&
+            ((i != VF_MASK && i != VF_FILLED) || vprep_takes_masks(p)))
             rc = survey_beside(p, row, (vf_beside)i, s, hash, err);
     if (!rc && vprep_takes_references(p) && row->n_references > 0) {
         s->references = calloc((size_t)row->n_references, sizeof *s->references);

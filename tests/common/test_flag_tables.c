@@ -179,9 +179,8 @@ static void test_inputs(void **state)
         "tile_overlap_in_frames tile_overlap_in_pixels tile_size tile_size_in_frames "
         "tile_size_in_pixels tile_stride tiled timesignature use_distilled_pipeline "
         "use_gradient_checkpointing use_gradient_checkpointing_offload use_two_stage_pipeline "
-        "use_unified_sequence_parallel vace_reference_image vace_scale vace_video "
-        "vace_video_mask value_controller_inputs vap_prompt vap_video video_latents video_noise "
-        "video_positions vlm_image vocal_language wantodance_fps wantodance_keyframes "
+        "use_unified_sequence_parallel vace_scale value_controller_inputs vap_prompt vap_video "
+        "video_latents video_noise video_positions vlm_image vocal_language wantodance_fps wantodance_keyframes "
         "wantodance_keyframes_mask wantodance_music_path wantodance_reference_image width y "
         "zero_cond_t";
     size_t n;
@@ -199,6 +198,7 @@ static void test_inputs(void **state)
     assert_int_equal(vc_input_of("edit_image", 10, NULL), VC_INPUT_REFERENCES);
     assert_int_equal(vc_input_of("kontext_images", 14, NULL), VC_INPUT_REFERENCES);
     assert_int_equal(vc_input_of("flux_fill_image", 15, NULL), VC_INPUT_FILL);
+    assert_int_equal(vc_input_of("vace_video_mask", 15, NULL), VC_INPUT_VACE);
     assert_int_equal(vc_input_of("flux_fill_mask", 14, NULL), VC_INPUT_FILL);
     assert_int_equal(vc_input_of("score", 5, NULL), VC_INPUT_COLUMN);
     assert_int_equal(vc_input_of("seeds", 5, NULL), VC_INPUT_COLUMN);

@@ -61,7 +61,7 @@ static void keys_of_references(void **state)
     for (int side = 32; side <= 64; side += 32) {
         vprep_clip still = { .frames = &first };
         p.c.reference_size = side;
-        vprep_reference_size(&p, &beside, &still.choice);
+        vprep_reference_size(&p, &beside, NULL, &still.choice);
         assert_int_equal(still.choice.target_h, side);
         assert_int_equal(still.choice.lanczos, side != 64);
         still.choice.lanczos = false;
@@ -131,9 +131,9 @@ static void keys_follow_values(void **state)
     assert_false(same(video_2, vprep_value_key(&p, &it, &b, VC_ROLE_VIDEO)));
     assert_true(same(video_all, vprep_value_key(&p, &it, &a, VC_ROLE_VIDEO)));
     source.hash.b[5] ^= 1;
-    assert_int_equal(vprep_value_frames(&p, &a, VC_ROLE_VIDEO), 0);
-    assert_int_equal(vprep_value_frames(&p, &b, VC_ROLE_VIDEO), 9);
-    assert_int_equal(vprep_value_frames(&p, &b, VC_ROLE_IMAGE_NOISED), 1);
+    assert_int_equal(vprep_value_frames(&p, NULL, &a, VC_ROLE_VIDEO), 0);
+    assert_int_equal(vprep_value_frames(&p, NULL, &b, VC_ROLE_VIDEO), 9);
+    assert_int_equal(vprep_value_frames(&p, NULL, &b, VC_ROLE_IMAGE_NOISED), 1);
 }
 
 /* A reordered file has other keys, so that values of frames in another order are not reused; and a
@@ -222,8 +222,10 @@ static void each_role_follows_its_row(void **state)
                         !role->sound;
             assert_int_equal(!!(vprep_values(&p, &row) & VC_ROLE_BIT(r)), made);
             assert_int_equal(!!(vprep_prompt_roles(&p) & VC_ROLE_BIT(r)), made && role->what);
+            row.beside[VF_FILLED].path = r == VC_ROLE_REACTIVE ? (char *)"clip" : NULL;
             if (role->recipe.tag && !role->own_size)
                 check_key(&p, (vc_role)r);
+            row.beside[VF_FILLED].path = NULL;
         }
     }
 }
@@ -235,7 +237,7 @@ static void references(void **state)
     int64_t frames[9] = { 3, 4, 5, 6, 7, 8, 9, 10, 11 };
     prep_beside pictures[2] = { { .w = 300, .h = 200, .hash = { { 5 } }, .frames = 1 },
                                 { .w = 300, .h = 200, .hash = { { 6 } }, .frames = 1 } };
-    vf_side sides[2] = { { "a.png", "a.png" }, { "b.png", "b.png" } };
+    vf_side sides[2] = { { "a.png", "a.png", NULL }, { "b.png", "b.png", NULL } };
     vprep p = run_of(VC_MODE_EDIT);
     vc_family two = *vc_family_find("flux");
     vprep_clip a = clip_of(frames), b = a;
@@ -254,7 +256,7 @@ static void references(void **state)
     two.references.most = 2;
     assert_int_equal(vprep_values(&p, &row), VC_ROLE_BIT(VC_ROLE_CLIP) | VC_ROLE_BIT(first) |
                                                  VC_ROLE_BIT(second));
-    vprep_reference_size(&p, &pictures[0], &size);
+    vprep_reference_size(&p, &pictures[0], NULL, &size);
     assert_int_equal(size.target_h, 832);
     assert_int_equal(size.target_w, 1248);
     const vf_key key = vprep_value_key(&p, &it, &a, first);
@@ -306,10 +308,10 @@ static void masked_frames(void **state)
                      VC_ROLE_BIT(VC_ROLE_CONTROL) | VC_ROLE_BIT(VC_ROLE_IMAGE));
     p.encoders.sees = true;
     assert_int_equal(vprep_prompt_roles(&p), known | VC_ROLE_BIT(VC_ROLE_VISION));
-    assert_int_equal(vprep_value_frames(&p, &a, VC_ROLE_VISION), 1);
+    assert_int_equal(vprep_value_frames(&p, NULL, &a, VC_ROLE_VISION), 1);
     ends = p;
     ends.encoders.ends = true;
-    assert_int_equal(vprep_value_frames(&ends, &a, VC_ROLE_VISION), 9);
+    assert_int_equal(vprep_value_frames(&ends, NULL, &a, VC_ROLE_VISION), 9);
     assert_false(same(vprep_value_key(&p, &it, &a, VC_ROLE_VISION),
                       vprep_value_key(&ends, &it, &a, VC_ROLE_VISION)));
 }
@@ -338,7 +340,7 @@ static void masked_pixels_are_black(void **state)
     for (size_t i = 0; i < COUNT(x); i++)
         x[i] = 0.25f;
     for (int t = 0; t < 9; t++)
-        vprep_apply_mask(x + t * AREA * 3, &c.mask, t, -1, scratch);
+        vprep_apply_mask(x + t * AREA * 3, &c.mask, t, true, -1, scratch);
     for (size_t i = 0; i < COUNT(x); i++)
         if (fabsf(x[i] - (i < (size_t)4 * AREA * 3 ? 0.25f : -1.0f)) > 0)
             fail_msg("pixel %zu is %g", i, (double)x[i]);

@@ -110,7 +110,7 @@ for i in 0 1 2 3 4 5 6 7; do vlat show h 0/$i | grep -q '"pick": *"all"' && n=$(
 [ $n -gt 0 ] && [ $n -lt 8 ] || wrong "$n of 8 variants are masked whole"
 check 'other mode' 0 vprep --meta beside --out n --image_sample_size 64 --model m \
     --train_mode normal
-stderr_has '2 rows have a mask_file_path, which --train_mode inpaint alone reads'
+stderr_has '2 rows have a mask_file_path, which --train_mode inpaint and vace read'
 
 # ---- validation prompts with pictures and masks of their own ----
 size='"height": 64, "width": 96, "seed": 3'
@@ -172,7 +172,7 @@ cmp -s <(losses whole) <(losses other-run) && wrong 'another mask changes no los
 
 # ---- a dataset without masks, and stored prompts ----
 check plain 0 prep list.jsonl plain --train_mode normal --validation_prompts media/prompts.jsonl
-stderr_has '3 rows have a mask_file_path, which --train_mode inpaint alone reads'
+stderr_has '3 rows have a mask_file_path, which --train_mode inpaint and vace read'
 expect 1 'inpaint' train plain plain-run "${lora[@]}" --max_train_steps 1
 
 # ---- models of clips: the mask holds for all frames ----

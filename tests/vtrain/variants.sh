@@ -62,7 +62,7 @@ Flux2KleinPipeline|Flux2Transformer2DModel||control_img_in.weight|control_img_in
 ZImagePipeline|ZImageTransformer2DModel|"siglip_feat_dim":1152||siglip_feat_dim: it is set.*Z-Image-Omni
 ZImagePipeline|ZImageTransformer2DModel||siglip_refiner.0.ffn_norm1.weight|siglip_refiner.*pictures by SigLIP (Z-Image-Omni), which vtrain does not train with: give Z-Image
 ZImagePipeline|ZImageTransformer2DModel||control_layers.0.before_proj.weight|control_layers.*a control picture (Z-Image-Fun-Controlnet)
-WanPipeline|WanTransformer3DModel||vace_blocks.0.proj_out.weight|vace_blocks.*a clip to edit.*(VACE), which vtrain does not train with: give T2V
+WanPipeline|WanTransformer3DModel||vace_blocks.0.proj_out.weight|vace_blocks.*a clip to edit (VACE, whose class is WanVACETransformer3DModel or VaceWanModel), which vtrain does not train with: give T2V
 WanPipeline|WanTransformer3DModel||blocks.0.attn1.to_q_mot_ref.weight|.*a reference clip (Video-As-Prompt)
 WanImageToVideoPipeline|WanTransformer3DModel|"in_channels":36|face_adapter.fuser_blocks.0.q.weight|.*poses and a face (Animate)
 WanImageToVideoPipeline|WanTransformer3DModel|"in_channels":52||in_channels: 52 with out_channels 16: .*(Wan2.2-Fun-Control)
@@ -74,7 +74,9 @@ WanPipeline|WanTransformer3DModel||blocks.0.attn1.to_q.weight.absmax|tensor .*th
 WanPipeline|WanTransformer3DModel||blocks.0.attn1.to_q.qweight|tensor .*the weights are quantised
 WanPipeline|WanTransformer3DModel||blocks.0.attn1.to_q.weight_scale_2|tensor .*the weights are quantised in a way that is not read (nvfp4)
 WanPipeline|WanTransformer3DModel||blocks.0.attn1.to_q.lora_A.weight|tensor .*the file is a LoRA.*--lora_checkpoint
-WanPipeline|WanVACETransformer3DModel|||vtrain trains no transformer of the class WanVACETransformer3DModel; known: .*WanTransformer3DModel
+WanPipeline|WanAnimateTransformer3DModel|||vtrain trains no transformer of the class WanAnimateTransformer3DModel; known: .*WanTransformer3DModel
+WanVACEPipeline|WanVACETransformer3DModel|"in_channels":36||in_channels: 36 with out_channels 16 is no known model
+WanVACEPipeline|WanVACETransformer3DModel||face_adapter.fuser_blocks.0.q.weight|.*poses and a face (Animate), which vtrain does not train with: give Wan VACE
 QwenImagePipeline|QwenImageTransformer2DModel|"use_additional_t_cond":true||use_additional_t_cond: true: .*(Qwen-Image-Layered)
 QwenImagePipeline|QwenImageTransformer2DModel|"use_layer3d_rope":true||use_layer3d_rope: true: .*(Qwen-Image-Layered)
 QwenImagePipeline|QwenImageTransformer2DModel||time_text_embed.addition_t_embedding.weight|.*(Qwen-Image-Layered)
@@ -111,10 +113,10 @@ weights=m/transformer/diffusion_pytorch_model
 tensors $weights-00001-of-00002.safetensors proj_out.weight
 tensors $weights-00002-of-00002.safetensors vace_patch_embedding.weight
 echo '{"weight_map":{"proj_out.weight":"diffusion_pytorch_model-00001-of-00002.safetensors","vace_patch_embedding.weight":"diffusion_pytorch_model-00002-of-00002.safetensors"}}' >$weights.safetensors.index.json
-both 'vace_patch_embedding.weight: .*(VACE)' --model m
+both 'vace_patch_embedding.weight: .*(VACE, ' --model m
 
 # ---- pipelines that no family has ----
-for pipeline in QwenImageLayeredPipeline WanVACEPipeline MochiPipeline; do
+for pipeline in QwenImageLayeredPipeline WanAnimatePipeline MochiPipeline; do
     folder $pipeline '{"_class_name":"FluxTransformer2DModel"}' proj_out.weight
     both "m/model_index.json: no family here has a pipeline $pipeline: .*known: CogVideoXPipeline" \
         --model m
@@ -133,7 +135,7 @@ done <<'ROWS'
 "model_type":"i2v","in_dim":36|motion_encoder.enc.fc.0.weight|.*(Animate)
 "model_type":"s2v"||model_type: no model of the type "s2v" is supported
 "model_type":"t2v"|casual_audio_encoder.weights|.*speech (S2V)
-"model_type":"t2v"|vace_patch_embedding.weight|.*(VACE)
+"model_type":"t2v"|vace_patch_embedding.weight|.*(VACE, 
 "model_type":"i2v","in_dim":48|ref_conv.weight|.*(Fun-Control 1.1 and 2.2)
 "model_type":"i2v","in_dim":48,"add_ref_conv":true||add_ref_conv: true: .*(Fun-Control 1.1 and 2.2)
 "model_type":"i2v","in_dim":32|control_adapter.conv.weight|.*camera poses (Fun-Control-Camera)

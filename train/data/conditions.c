@@ -15,6 +15,14 @@ int vtrain_data_frames(const vtrain_data *d, int f)
     return (f + m - 1) / m * m;
 }
 
+static int references_of(const vtrain_own *own)
+{
+    int n = 0;
+    while (own && n < VC_REFERENCES && own->size[n][0])
+        n++;
+    return n;
+}
+
 /* Counts tokens by the transformer's patches: records count them for the family that the dataset
  * was made for, which may have other patches. */
 static void pad_groups(vtrain_data *d, const vtrain_fit *fit)
@@ -22,7 +30,8 @@ static void pad_groups(vtrain_data *d, const vtrain_fit *fit)
     d->frame_multiple = fit->pad_front ? fit->mult[0] : 1;
     for (uint32_t i = 0; i < d->n_groups; i++) {
         vtrain_group *g = &d->group[i];
-        g->padded = vtrain_data_frames(d, g->f);
+        g->padded = vtrain_data_frames(d, g->f) +
+                    (fit->references_in_front ? references_of(&g->own) : 0);
         g->tokens = (uint32_t)(g->padded / fit->mult[0]) * (uint32_t)(g->h / fit->mult[1]) *
                     (uint32_t)(g->w / fit->mult[2]);
     }
@@ -207,6 +216,21 @@ unsigned vtrain_data_roles_of(const vtrain_data *d, const vtrain_own *own)
     return (d->roles & ~VC_ROLES_REFERENCE) | (d->references & own_roles(own));
 }
 
+/* Frames in front of a clip have its rows and columns. */
+static int check_front(const vtrain_data *d, const vtrain_fit *fit, vc_err *err)
+{
+    for (uint32_t i = 0; fit->references_in_front && i < d->n_groups; i++)
+        for (int k = 0; k < references_of(&d->group[i].own); k++) {
+            const uint16_t *size = d->group[i].own.size[k];
+            if (size[0] != d->group[i].h || size[1] != d->group[i].w)
+                return vc_fail(err, VC_EMISMATCH, "bucket %s: reference picture %d has %d x %d "
+                               "latent rows and columns, and the transformer takes references of "
+                               "the clip's size: run vprep --train_mode %s", d->group[i].name,
+                               k + 1, size[0], size[1], vc_mode_names[fit->mode]);
+        }
+    return 0;
+}
+
 int vtrain_data_fit(vtrain_data *d, const vtrain_family *family, const vtrain_fit *fit,
                     char **note, vc_err *err)
 {
@@ -214,7 +238,11 @@ int vtrain_data_fit(vtrain_data *d, const vtrain_family *family, const vtrain_fi
     *note = NULL;
     if (d->frame_multiple)
         return vc_fail(err, VC_EINVAL, "the data was fitted to a transformer before");
+    rc = check_front(d, fit, err);
+    if (rc)
+        return rc;
     pad_groups(d, fit);
+    d->references_in_front = fit->references_in_front;
     d->references = fit->references;
     d->roles = fit->roles;
     for (uint32_t i = 0; i < d->n_groups; i++)
@@ -266,6 +294,8 @@ int vtrain_data_role_dim(const vtrain_data *d, vc_role role, const int64_t x[5],
     }
     if (!row->clip)
         of[2] = 1;
+    else if (d->references_in_front && role != VC_ROLE_LOSS_MASK)
+        of[2] -= references_of(own);
     if (row->own_size) {
         of[3] = own->size[vc_role_reference(role)][0];
         of[4] = own->size[vc_role_reference(role)][1];

@@ -1,8 +1,8 @@
 /* groups.c - groups samples by target and kind, then f, h, w, then the sizes of their reference
  * pictures, so that the order of the groups does not depend on the samples'. See data.h and parts.h
  *
- * The index of a shard has no sizes of references, so that the records of a dataset of edits are
- * read: about 10 us a sample. Other datasets' records are not. */
+ * The index of a shard has no sizes of references, so that the records of a dataset of a mode with
+ * references are read: about 10 us a sample. Other datasets' records are not. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,11 @@ typedef struct shape {
 
 static bool has_references(const vtrain_data *d, uint32_t i)
 {
-    return !strcmp(d->set[d->sample[i].dataset].head.train_mode, vc_mode_names[VC_MODE_EDIT]);
+    const char *name = d->set[d->sample[i].dataset].head.train_mode;
+    int mode = 0;
+    while (mode < VC_MODES && strcmp(name, vc_mode_names[mode]))
+        mode++;
+    return mode < VC_MODES && vc_roles[VC_ROLE_REFERENCE].modes & 1u << mode;
 }
 
 static int shape_of(shape *s, const vtrain_data *d, uint32_t i, vc_err *err)

@@ -311,15 +311,17 @@ int vtrain_loader_fill(vtrain_loader *l, vtrain_loader_slot *s)
 {
     vtrain_batch *b = &s->b;
     const vtrain_group *g = &l->d->group[b->group];
-    const int64_t dim[5] = { b->rows, l->d->norm.channels, g->padded, g->h, g->w };
+    int64_t dim[5] = { b->rows, l->d->norm.channels, g->padded, g->h, g->w };
 
     const int64_t sound[5] = { b->rows, l->d->sound.channels, g->sound, 1, l->d->sound.bins };
 
-    memcpy(b->dim, dim, sizeof b->dim);
     if (l->d->sound.channels)
         memcpy(b->sound_dim, sound, sizeof b->sound_dim);
     b->paired = vtrain_data_roles_of(l->d, &g->own) & VC_ROLES_REFERENCE;
     b->alone = is_alone(l, s);
+    if (b->alone && l->d->references_in_front)
+        dim[2] = g->f;
+    memcpy(b->dim, dim, sizeof b->dim);
     b->own = b->alone ? (vtrain_own){ 0 } : g->own;
     b->base = g->base;
     b->roles = vtrain_data_roles_of(l->d, &b->own);

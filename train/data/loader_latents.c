@@ -105,7 +105,7 @@ static filling job_of(const vtrain_loader *l, const slot *s, float *x, const vtr
 {
     const vtrain_group *g = &l->d->group[s->b.group];
     return (filling){ .x = x, .channels = (size_t)norm->channels, .f = (size_t)g->f,
-                  .padded = (size_t)g->padded, .area = (size_t)g->h * (size_t)g->w, .norm = norm,
+                  .padded = (size_t)s->b.dim[2], .area = (size_t)g->h * (size_t)g->w, .norm = norm,
                   .period = 1,
                   .draw = l->o.latent == VTRAIN_LATENT_SAMPLE, .purpose = purpose };
 }
@@ -197,6 +197,18 @@ static size_t pick_variant(const vtrain_loader *l, const slot *s, int row, size_
                                   VC_DRAW_IMAGE) * (double)variants);
 }
 
+/* A reference is the clip's frame k from the right of those in front of it. */
+static void put_in_front(const vtrain_loader *l, const slot *s, int row, int k, const float *x)
+{
+    const filling clip = job_of(l, s, s->b.latents, &l->d->norm, 0);
+    const size_t front = clip.padded - clip.f, at = front - 1 - (size_t)k;
+    float *to = clip.x + (size_t)row * row_size(&clip);
+
+    for (size_t c = 0; c < clip.channels; c++)
+        memcpy(to + (c * clip.padded + at) * clip.area, x + c * clip.area,
+               clip.area * sizeof *to);
+}
+
 static int fill_role(const vtrain_loader *l, const slot *s, int row, vc_role role, vc_err *err)
 {
     const vtrain_conditions *c = &s->cond[row];
@@ -204,6 +216,8 @@ static int fill_role(const vtrain_loader *l, const slot *s, int row, vc_role rol
     filling j = job_of(l, s, s->b.cond[role], &l->d->role_norm[role], vc_roles[role].draw);
     if (!vc_roles[role].clip)
         j.f = j.padded = 1;
+    else if (l->d->references_in_front && role != VC_ROLE_LOSS_MASK)
+        j.padded = j.f;
     if (vc_roles[role].own_size) {
         const uint16_t *size = s->b.own.size[vc_role_reference(role)];
         j.area = (size_t)size[0] * size[1];
@@ -226,6 +240,8 @@ static int fill_role(const vtrain_loader *l, const slot *s, int row, vc_role rol
         j.variant = pick_variant(l, s, row, v.variants);
     if (!fill(l, s, row, &j, &v))
         rc = vc_context(err, not_finite(c->key[e], err), "conditions: %s", vc_roles[e].name);
+    else if (l->d->references_in_front && vc_roles[role].own_size)
+        put_in_front(l, s, row, vc_role_reference(role), j.x);
     vf_safetensors_close(v.st);
     return rc;
 }

@@ -59,6 +59,7 @@ struct vtrain_data {
     int64_t embeds[2];
     int mask_channels;                   /* at least 1 */
     bool needs_mask;                     /* vtrain_fit's */
+    bool references_in_front;            /* likewise */
     vtrain_sound sound;                  /* channels 0: the model has none */
     int frame_multiple;                  /* 0 before a fit */
     bool weighted;                       /* a group's first sample has a loss mask */

@@ -343,8 +343,8 @@ static int read_stored(const vtrain_data *d, const cJSON *o, vtrain_prompt *p, v
         (rc = copy_text(&p->negative, negative, err)))
         return rc;
     for (int i = 0; i < VC_ROLES && d->needs_mask; i++)
-        if (d->roles & 1u << i && !p->cond[i])
-            return vc_fail(err, VC_EMISMATCH, "it has no %s, which each sample of this model "
+        if (d->roles & 1u << i && !p->cond[i] && !vc_roles[i].own_size)
+            return vc_fail(err, VC_EMISMATCH, "it lacks %s, which each sample of this model "
                            "needs: give a dataset without prompts, whose captions are sampled "
                            "beside their own pictures and masks, or no --validation_steps and "
                            "--validation_epochs", vc_roles[i].what);

@@ -173,6 +173,7 @@ static const struct { const char *end; vtrain_lora_part is; } layers[] = {
 static const struct { const char *prefix; bool flat, second; } prefixes[] = {
     { "base_model.model.", false, false }, { "pipe.dit.", false, false },
     { "pipe.dit2.", false, true },         { "transformer.", false, false },
+    { "pipe.vace.", false, false },        { "vace.", false, false },
     { "transformer_2.", false, true },     { "model.diffusion_model.", false, false },
     { "diffusion_model.", false, false },  { "unet.", false, false },
     { "dit.", false, false },              { "dit2.", false, true },

@@ -107,6 +107,8 @@ typedef struct vtrain_fit {
     unsigned roles;                           /* 1 << vc_role of the conditions that it reads */
     unsigned references;                      /* 1 << vc_role of reference pictures that it reads
                                                * where samples have them */
+    bool references_in_front;                 /* they are frames of the noisy latents too, in front
+                                               * of the clip's, the last one first */
     bool needs_mask;                          /* the roles are never dropped, and samples need
                                                * them */
     vc_mode mode;                             /* --train_mode of datasets that have the roles;
@@ -386,6 +388,7 @@ extern const vtrain_family vtrain_ltx2_sound; /* ltx2_sound.c: the same models *
 extern const vtrain_family vtrain_qwen;       /* qwen.c */
 extern const vtrain_family vtrain_ttt;        /* ttt.c */
 extern const vtrain_family vtrain_wan;        /* wan.c */
+extern const vtrain_family vtrain_wan_vace;   /* wan_vace.c */
 extern const vtrain_family vtrain_zimage;     /* zimage.c */
 
 #endif

@@ -10,11 +10,11 @@
  *                     embeddings, the first frame
  *     TI2V-5B         a clip may begin with a clean frame, whose tokens have time 0
  *
- * All prompts have 512 tokens: rows of zeros follow a shorter one, and the video sees them too. */
+ * All prompts have 512 tokens: rows of zeros follow a shorter one, and the video sees them too.
+ * WanVACETransformer3DModel, whose blocks stand beside these, is in wan_vace.c. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/nn/attention.h"
 #include "common/nn/embeddings.h"
 #include "common/nn/positions.h"
 #include "common/tensor/exchange.h"
@@ -26,97 +26,38 @@
 
 enum { TEXT_ROWS = 512, MASK_CHANNELS = 4, CHANNELS_5B = 48, MAX_WIDTH = 16384 };
 
-/* indices into sizes of the weight tables */
-enum { D = -1, IN = -2, PATCH_T = -3, PATCH_H = -4, PATCH_W = -5, TIME = -6, TEXT = -7, HIDDEN = -8,
-       SIX_D = -9, TOKEN_OUT = -10,
-       IMAGE = -11, IMAGE_ROWS = -12, IMAGE_D = -13 };      /* IMAGE_D is D in models with IMAGE */
-
-typedef struct block_weights {
-    vt_tensor *table;                         /* [1,6,D]: shift, scale and gate of self-attention,
-                                               * then of the feed-forward layer */
-    nn_attention self, cross;
-    nn_norm norm;                             /* before cross-attention */
-    vt_lin image_k, image_v;                  /* of the CLIP embeddings */
-    nn_norm norm_image_k;
-    vt_lin up, down;
-} block_weights;
-
-typedef struct model_weights {
-    vt_lin patch;                             /* w [D,IN,PATCH_T,PATCH_H,PATCH_W] */
-    vt_lin time1, time2, time_proj, text1, text2, image1, image2, proj_out;
-    nn_norm image_norm1, image_norm2;
-    vt_tensor *image_positions;               /* [1,IMAGE_ROWS,IMAGE] */
-    vt_tensor *table;                         /* [1,2,D]: shift and scale of the output */
-} model_weights;
-
-#define LIN(type, field, name, out, in) \
-    { name, VT_W_LINEAR, offsetof(type, field), { out, in }, VT_INIT_XAVIER }
-#define VEC(type, field, name, n, start) { name, VT_W_TENSOR, offsetof(type, field), { n }, start }
-#define MODEL(field, name, out, in) LIN(model_weights, field, name, out, in)
-#define BLOCK(field, name, out, in) LIN(block_weights, field, name, out, in)
-#define ATTENTION(field, name) \
-    VEC(block_weights, field.norm_q.w, name ".norm_q.weight", D, VT_INIT_ONE), \
-    VEC(block_weights, field.norm_k.w, name ".norm_k.weight", D, VT_INIT_ONE), \
-    BLOCK(field.q, name ".to_q", D, D), \
-    BLOCK(field.k, name ".to_k", D, D), \
-    BLOCK(field.v, name ".to_v", D, D), \
-    BLOCK(field.out, name ".to_out.0", D, D)
+#define MODEL(field, name, out, in) WAN_LIN(wan_weights, field, name, out, in)
+#define VEC(field, name, n, start) WAN_VEC(wan_weights, field, name, n, start)
 #define EMBEDDER "condition_embedder."
 
-static const vt_weight model_table[] = {
-    { "patch_embedding", VT_W_CONV, offsetof(model_weights, patch),
+const vt_weight wan_table[] = {
+    { "patch_embedding", VT_W_CONV, offsetof(wan_weights, patch),
       { D, IN, PATCH_T, PATCH_H, PATCH_W }, VT_INIT_XAVIER },
-    VEC(model_weights, patch.b, "patch_embedding.bias", D, VT_INIT_ZERO),
+    VEC(patch.b, "patch_embedding.bias", D, VT_INIT_ZERO),
     MODEL(time1, EMBEDDER "time_embedder.linear_1", D, TIME),
     MODEL(time2, EMBEDDER "time_embedder.linear_2", D, D),
     MODEL(time_proj, EMBEDDER "time_proj", SIX_D, D),
     MODEL(text1, EMBEDDER "text_embedder.linear_1", D, TEXT),
     MODEL(text2, EMBEDDER "text_embedder.linear_2", D, D),
-    { EMBEDDER "image_embedder.pos_embed", VT_W_TENSOR, offsetof(model_weights, image_positions),
+    { EMBEDDER "image_embedder.pos_embed", VT_W_TENSOR, offsetof(wan_weights, image_positions),
       { 1, IMAGE_ROWS, IMAGE }, VT_INIT_ZERO },
-    VEC(model_weights, image_norm1.w, EMBEDDER "image_embedder.norm1.weight", IMAGE, VT_INIT_ONE),
-    VEC(model_weights, image_norm1.b, EMBEDDER "image_embedder.norm1.bias", IMAGE, VT_INIT_ZERO),
+    VEC(image_norm1.w, EMBEDDER "image_embedder.norm1.weight", IMAGE, VT_INIT_ONE),
+    VEC(image_norm1.b, EMBEDDER "image_embedder.norm1.bias", IMAGE, VT_INIT_ZERO),
     MODEL(image1, EMBEDDER "image_embedder.ff.net.0.proj", IMAGE, IMAGE),
     MODEL(image2, EMBEDDER "image_embedder.ff.net.2", IMAGE_D, IMAGE),
-    VEC(model_weights, image_norm2.w, EMBEDDER "image_embedder.norm2.weight", IMAGE_D, VT_INIT_ONE),
-    VEC(model_weights, image_norm2.b, EMBEDDER "image_embedder.norm2.bias", IMAGE_D, VT_INIT_ZERO),
-    { "scale_shift_table", VT_W_TENSOR, offsetof(model_weights, table), { 1, 2, D },
+    VEC(image_norm2.w, EMBEDDER "image_embedder.norm2.weight", IMAGE_D, VT_INIT_ONE),
+    VEC(image_norm2.b, EMBEDDER "image_embedder.norm2.bias", IMAGE_D, VT_INIT_ZERO),
+    { "scale_shift_table", VT_W_TENSOR, offsetof(wan_weights, table), { 1, 2, D },
       VT_INIT_NORMAL },
     MODEL(proj_out, "proj_out", TOKEN_OUT, D),
+    { "vace_patch_embedding", VT_W_CONV, offsetof(wan_weights, vace_patch),
+      { D, VACE_IN, PATCH_T, PATCH_H, PATCH_W }, VT_INIT_XAVIER },
+    VEC(vace_patch.b, "vace_patch_embedding.bias", VACE_D, VT_INIT_ZERO),
+    MODEL(vace_in, "vace_blocks.0.proj_in", VACE_D, VACE_D),
     { 0 }
 };
 
-static const vt_weight block_table[] = {      /* below "blocks.%d." */
-    { "scale_shift_table", VT_W_TENSOR, offsetof(block_weights, table), { 1, 6, D },
-      VT_INIT_NORMAL },
-    ATTENTION(self, "attn1"),
-    VEC(block_weights, norm.w, "norm2.weight", D, VT_INIT_ONE),
-    VEC(block_weights, norm.b, "norm2.bias", D, VT_INIT_ZERO),
-    ATTENTION(cross, "attn2"),
-    BLOCK(image_k, "attn2.add_k_proj", IMAGE_D, IMAGE_D),
-    BLOCK(image_v, "attn2.add_v_proj", IMAGE_D, IMAGE_D),
-    VEC(block_weights, norm_image_k.w, "attn2.norm_added_k.weight", IMAGE_D, VT_INIT_ONE),
-    BLOCK(up, "ffn.net.0.proj", HIDDEN, D),
-    BLOCK(down, "ffn.net.2", D, HIDDEN),
-    { 0 }
-};
-
-typedef struct wan {
-    vtrain_dit dit;
-    int64_t heads, head, layers, in_channels, out_channels, text, time, hidden, patch[3], positions;
-    int64_t image, added, image_rows;         /* 0: there are none */
-    int axes;
-    double eps;
-    int64_t clean;                            /* tokens of a clean first frame, in this step */
-    model_weights w;
-} wan;
-
-/* vtrain_in.made: cos and sin of the rotations. */
-enum { COS, SIN };
-/* Inputs of a block: the video's tokens; the prompt's; the picture's; the numbers that modulate the
- * tokens of a clean first frame, then the others; cos and sin. The head reads the two embeddings of
- * the time as well. */
-enum { X, PROMPT, PICTURE, MOD, MADE = MOD + 2, N_IN = MADE + 2, E = N_IN };
+const vt_weight wan_block_table[] = { WAN_BLOCK, { 0 } };
 
 /* ---- config.json ---- */
 
@@ -178,7 +119,7 @@ static int check_config(const wan *m, vc_err *err)
     return 0;
 }
 
-static int wan_read(void *model, const cJSON *config, vc_err *err)
+int wan_read(void *model, const cJSON *config, vc_err *err)
 {
     wan *m = model;
     memcpy(m->patch, (int64_t[]){ 1, 2, 2 }, sizeof m->patch);
@@ -193,14 +134,14 @@ static int wan_read(void *model, const cJSON *config, vc_err *err)
         [-PATCH_W] = m->patch[2], [-TIME] = m->time, [-TEXT] = m->text, [-HIDDEN] = m->hidden,
         [-SIX_D] = 6 * d, [-TOKEN_OUT] = m->out_channels * m->patch[0] * m->patch[1] * m->patch[2],
         [-IMAGE] = m->image ? m->image : none, [-IMAGE_D] = m->image ? d : none,
-        [-IMAGE_ROWS] = m->image_rows ? m->image_rows : none,
+        [-IMAGE_ROWS] = m->image_rows ? m->image_rows : none, [-VACE_IN] = none, [-VACE_D] = none,
     };
     memcpy(m->dit.sizes, sizes, sizeof sizes);
     m->dit.layers[0] = m->layers;
     return 0;
 }
 
-static void wan_fit(const void *model, vtrain_fit *fit)
+void wan_fit(const void *model, vtrain_fit *fit)
 {
     const wan *m = model;
     const unsigned beside = roles_beside(m);
@@ -246,7 +187,7 @@ static bool check_inputs(vt_ctx *g, const wan *m, const vtrain_in *in, const nn_
     return true;
 }
 
-static void wan_prepare(vt_ctx *g, void *model, vtrain_in *in)
+void wan_prepare(vt_ctx *g, void *model, vtrain_in *in)
 {
     wan *m = model;
     if (vt_failed(g) || !in->x || !in->text[0].embeds)
@@ -278,7 +219,7 @@ static vt_tensor *join(vt_ctx *g, const wan *m, const vtrain_in *in)
  * blocks. */
 static void embed_times(vt_ctx *g, const wan *m, const vtrain_in *in, vt_tensor **s)
 {
-    const model_weights *w = &m->w;
+    const wan_weights *w = &m->w;
     vt_tensor *t[2] = { NULL, in->t };
     if (m->clean)
         t[0] = vt_pack(g, vt_reshape(g, vt_slice(g, in->token_t, 1, 0, 1), 1, in->t->dim));
@@ -288,7 +229,7 @@ static void embed_times(vt_ctx *g, const wan *m, const vtrain_in *in, vt_tensor 
     }
 }
 
-static vt_tensor *embed_picture(vt_ctx *g, const model_weights *w, const vtrain_in *in)
+static vt_tensor *embed_picture(vt_ctx *g, const wan_weights *w, const vtrain_in *in)
 {
     vt_tensor *x = in->cond[VC_ROLE_VISION];
     vtrain_note(in, "encoder_hidden_states_image", x);
@@ -300,10 +241,10 @@ static vt_tensor *embed_picture(vt_ctx *g, const model_weights *w, const vtrain_
     return vt_layer_norm(g, x, w->image_norm2.w, w->image_norm2.b, IMAGE_EPS);
 }
 
-static void wan_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO])
+void wan_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO])
 {
     const wan *m = model;
-    const model_weights *w = &m->w;
+    const wan_weights *w = &m->w;
     const int patch[3] = { (int)m->patch[0], (int)m->patch[1], (int)m->patch[2] };
     s[X] = nn_embed_patches(g, nn_patches(g, join(g, m, in), patch), &w->patch);
     s[PROMPT] = vt_feed_forward(g, vt_cast(g, in->text[0].embeds, vt_compute(g)), &w->text1,
@@ -315,7 +256,7 @@ static void wan_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[
 }
 
 /* Prompt and picture have attentions of their own to the same queries, whose results add up. */
-static vt_tensor *cross_attention(vt_ctx *g, const wan *m, const block_weights *w, vt_tensor *x,
+static vt_tensor *cross_attention(vt_ctx *g, const wan *m, const wan_block_weights *w, vt_tensor *x,
                                   vt_tensor *prompt, vt_tensor *picture)
 {
     const nn_heads heads = { .n = m->heads, .eps = (float)m->eps };
@@ -330,12 +271,12 @@ static vt_tensor *cross_attention(vt_ctx *g, const wan *m, const block_weights *
     return vt_linear(g, x, &w->cross.out);
 }
 
-static void block(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
-                  vt_tensor **out)
+void wan_block(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
+               vt_tensor **out)
 {
     static const nn_norm plain;
     const wan *m = model;
-    const block_weights *w = weights;
+    const wan_block_weights *w = weights;
     const float eps = (float)m->eps;
     const nn_heads heads = { m->heads, eps, in[MADE + COS], in[MADE + SIN], 0 };
     const nn_times t = { .split = vt_own_before(g, m->clean) };
@@ -354,7 +295,7 @@ static void block(vt_ctx *g, const void *model, const void *weights, vt_tensor *
     out[X] = nn_gate(g, x, vt_feed_forward(g, h, &w->up, &w->down), &e[1]);
 }
 
-static vt_tensor *wan_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
+vt_tensor *wan_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
 {
     static const nn_norm plain;
     const wan *m = model;
@@ -386,10 +327,11 @@ const vtrain_family vtrain_wan = {
     .class_name = WAN_CLASS, .lora_names = wan_names,
     .first_class = "WanModel", .convert = wan_convert,
     .text_args = { "encoder_hidden_states" },
-    .size = sizeof(wan), .weights = offsetof(wan, w), .table = model_table,
+    .size = sizeof(wan), .weights = offsetof(wan, w), .table = wan_table,
     .spare = spare,
     .read = wan_read, .fit = wan_fit, .prepare = wan_prepare, .embed = wan_embed,
-    .blocks = { { "blocks.%d.", block_table, sizeof(block_weights), N_IN, 1, block, NULL } },
+    .blocks = { { "blocks.%d.", wan_block_table, sizeof(wan_block_weights), N_IN, 1, wan_block,
+                  NULL } },
     .head = wan_head,
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
     .flow_shift = 3, .logit_mean = 0, .logit_std = 1, .schedule = wan_schedule,

@@ -105,7 +105,8 @@ static char *text_data(const vtrain *t)
         const vtrain_group *g = vtrain_data_group(t->data, i);
         char pad[64] = "";
         if (g->padded > g->f)
-            snprintf(pad, sizeof pad, " (%d latent frames with copies in front)", g->padded);
+            snprintf(pad, sizeof pad, " (%d latent frames with %s in front)", g->padded,
+                     g->own.size[0][0] ? "references" : "copies");
         char *more = vc_format("%s\n  %s%s: %s sample%s, %llu in an epoch, %u tokens each", text,
                                g->name, pad, vc_human_count(n, g->samples), vc_s(g->samples),
                                (unsigned long long)g->repeats, g->tokens);

@@ -11,8 +11,8 @@ static int make_condition(sampling *s, const vtrain *t, vc_role role, vc_err *er
     const vtrain_norm *norm = vtrain_data_role_norm(t->data, role);
     int64_t of[5];
     vtrain_data_role_dim(t->data, role, s->dim, &s->p.own, of);
-    size_t plane = (size_t)(of[3] * of[4]), front = (size_t)s->front;
-    size_t f = (size_t)s->dim[2] - front;
+    size_t plane = (size_t)(of[3] * of[4]), front = (size_t)s->copies;
+    size_t f = (size_t)s->dim[2] - (size_t)s->front;
     if (!vc_roles[role].clip) {
         f = 1;
         front = 0;

@@ -21,6 +21,11 @@ static int whole_patches(sampling *s, const vtrain_fit *fit, vc_err *err)
     if (fit->pad_front) {
         s->front = (fit->mult[0] - f % fit->mult[0]) % fit->mult[0];
         s->p.f = f + s->front;
+        s->copies = s->front;
+    }
+    for (int k = 0; k < VC_REFERENCES && fit->references_in_front && s->p.own.size[k][0]; k++) {
+        s->front++;
+        s->p.f++;
     }
     bool any = false, clip = false;
     for (int i = 0; i < VC_ROLES; i++) {

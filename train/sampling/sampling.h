@@ -11,7 +11,8 @@ typedef struct sampling {
     uint32_t number;             /* of the prompt */
     int prompts;                 /* 2 with classifier-free guidance, else 1 */
     int64_t dim[5];              /* of one forward, which has a row for each prompt, or for one */
-    int front;                   /* frames that are sampled, then dropped */
+    int front, copies;           /* frames that are sampled, then dropped; those of them that
+                                  * conditions have too, as copies of their first frame */
     int steps;                   /* the prompt's own, else the run's; so is guidance */
     double guidance;
     double input;                /* the guidance that the model gets, if it takes one */

@@ -149,7 +149,8 @@ void ref_case_open(ref_case *c, const vf_safetensors *f, const char *name)
     static const char *const roles[VC_ROLES] = {
         [VC_ROLE_IMAGE] = "cond.image", [VC_ROLE_VIDEO] = "cond.video",
         [VC_ROLE_MASK] = "cond.mask", [VC_ROLE_VISION] = "cond.vision",
-        [VC_ROLE_CONTROL] = "cond.control", [VC_ROLE_REFERENCE] = "cond.reference_1",
+        [VC_ROLE_CONTROL] = "cond.control", [VC_ROLE_REACTIVE] = "cond.reactive",
+        [VC_ROLE_REFERENCE] = "cond.reference_1",
         [VC_ROLE_REFERENCE + 1] = "cond.reference_2", [VC_ROLE_REFERENCE + 2] = "cond.reference_3",
     };
     *c = (ref_case){ 0 };

@@ -76,6 +76,8 @@ static const struct { const char *class, *config; } models[] = {
       "\"caption_channels\":8}" },
     { "WanTransformer3DModel", "{" HEADS "8,\"num_layers\":1,\"ffn_dim\":8,\"in_channels\":36,"
       "\"text_dim\":8,\"image_dim\":8,\"added_kv_proj_dim\":8,\"pos_embed_seq_len\":2}" },
+    { "WanVACETransformer3DModel", "{" HEADS "8,\"num_layers\":1,\"ffn_dim\":8,\"text_dim\":8,"
+      "\"vace_layers\":[0]}" },
     { "QwenImageTransformer2DModel", "{" HEADS "8,\"num_layers\":1,\"joint_attention_dim\":8,"
       "\"axes_dims_rope\":[4,2,2]}" },
     { "ZImageTransformer2DModel", "{\"dim\":8,\"n_heads\":1,\"n_kv_heads\":1,\"n_layers\":1,"
@@ -97,7 +99,7 @@ static const struct { const char *class, *config; } models[] = {
 /* In files alone: the model does not use these. */
 static const char *const spare[] = { "blocks.0.attn2.norm_added_q", "__index_timestep_zero__" };
 /* Modules whose names the first authors and diffusers share, so that no row renames them. */
-static const char *const shared[] = { "patch_embedding" };
+static const char *const shared[] = { "patch_embedding", "vace_patch_embedding" };
 
 typedef struct names {
     char *name[512];                         /* with 0 for each number, without .weight and .bias */
@@ -182,7 +184,7 @@ static void weights_of(names *to, const char *class)
     for (const vtrain_rename *r = to->n ? NULL : f->lora_names; r && r->theirs; r++)
         add_name(to, r->theirs);
     for (size_t i = 0; i < COUNT(shared); i++)
-        if (!strcmp(class, "WanModel"))
+        if (!strcmp(class, "VaceWanModel") || (!i && !strcmp(class, "WanModel")))
             add_name(to, shared[i]);
 }
 

@@ -1,5 +1,6 @@
 /* test_wan_samples.c - validation samples of Wan's models against diffusers' pipelines: with CLIP
- * states and without, between two pictures, 5B's from a clean first frame, those of two
+ * states and without, between two pictures, of clips to edit (VACE) with references and without,
+ * 5B's from a clean first frame, those of two
  * transformers, and of text alone by Euler's method. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +17,8 @@
 #include "tests/train/models/pipeline_samples.h"
 
 enum { C = 4, C_5B = 48, F = 3, H = 4, W = 6, WIDTH = 32, MASKS = 4 };
-enum { KNOWN = 1 << VC_ROLE_VIDEO | 1 << VC_ROLE_MASK, SEEN = KNOWN | 1 << VC_ROLE_VISION };
+enum { KNOWN = 1 << VC_ROLE_VIDEO | 1 << VC_ROLE_MASK, SEEN = KNOWN | 1 << VC_ROLE_VISION,
+       EDITED = KNOWN | 1 << VC_ROLE_REACTIVE, PIXELS = 64 };
 
 #define FILE_NAME "diffusion_pytorch_model.safetensors"
 
@@ -37,6 +39,8 @@ static const struct model {
     { "wan-flf2v", C, 2 * TOY_EMBEDS, SEEN, UNIPC, NULL, NULL },
     { "wan-a14b", C, 0, KNOWN, UNIPC "--boundary_type full", NULL, NULL },
     { "wan-two", C, 0, KNOWN, UNIPC "--timestep_boundary 0.9 --transformer_high ", NULL, NULL },
+    { "wan-vace", C, 0, EDITED, UNIPC, NULL, NULL },
+    { "wan-vace-plain", C, 0, EDITED, UNIPC, "wan-vace", NULL },
     { "wan-5b", C_5B, 0, 0, UNIPC "--first_frame_conditioning_p 1", NULL, NULL },
     { "wan-euler", C, 0, 0, "", "wan",
       "{\"_class_name\":\"FlowMatchEulerDiscreteScheduler\",\"shift\":3}" },
@@ -90,8 +94,10 @@ static void check(const char *dir, const struct model *m)
     vf_safetensors *gold = golden_open(name);
     vf_safetensors *model = golden_open(two ? "wan-a14b" : transformer);
     const toy t = { .path = path, .sample = clips, .n = 2, .channels = m->channels, .width = WIDTH,
-                    .per_channel = true, .train_mode = m->roles ? "i2v" : "normal",
-                    .conditions = m->roles, .mask_channels = MASKS, .embeds = m->embeds };
+                    .per_channel = true,
+                    .train_mode = m->roles == EDITED ? "vace" : m->roles ? "i2v" : "normal",
+                    .conditions = m->roles, .embeds = m->embeds,
+                    .mask_channels = m->roles == EDITED ? PIXELS : MASKS };
     vc_err err = { 0 };
     if (two)
         make_opposite(dir);
