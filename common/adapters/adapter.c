@@ -2,6 +2,7 @@
 #include "common/adapters/adapter.h"
 
 #include <math.h>
+#include <string.h>
 
 const vt_adapter vt_adapters[VT_ADAPTERS] = {
 #define ADAPTER(NAME, name_, about, ...) [VT_ADAPTER_##NAME] = { .name = #name_, __VA_ARGS__ },
@@ -83,6 +84,39 @@ bool vt_adapter_has(const vt_adapter_size *size, const int64_t sides[VT_SIDES],
 vt_side vt_adapter_halves(const vt_adapter *a, int64_t l)
 {
     return !a->kron ? VT_OUT : l % 2 == 0 ? VT_OUT_L : l == 1 ? VT_OUT_K : VT_END;
+}
+
+vt_adapter_kind vt_adapter_decomposed(int kind)
+{
+    int k = 0;
+
+    while (k < VT_ADAPTERS && (!vt_adapters[k].decomposed || vt_adapters[kind].root ||
+                               strcmp(vt_adapters[k].factor[0].suffix,
+                                      vt_adapters[kind].factor[0].suffix) != 0))
+        k++;
+    return (vt_adapter_kind)k;
+}
+
+/* The index of the factor with the lengths of rows; VT_FACTORS: there is none. */
+static int lengths_at(const vt_adapter *a)
+{
+    int i = 0;
+
+    while (i < VT_FACTORS && (!a || !a->factor[i].suffix || a->factor[i].init != VT_INIT_ROWS))
+        i++;
+    return i;
+}
+
+const vt_factor *vt_adapter_lengths_of(const vt_adapter *a)
+{
+    const int i = lengths_at(a);
+    return i < VT_FACTORS ? &a->factor[i] : NULL;
+}
+
+vt_tensor *vt_adapter_lengths(const vt_lin *l)
+{
+    const int i = lengths_at(l->adapter);
+    return i < VT_FACTORS ? l->factor[i] : NULL;
 }
 
 int64_t vt_adapter_rank(const vt_lin *l)

@@ -10,7 +10,10 @@
  *                                               4.3, as PEFT's DoraLinearLayer
  *     loha          W + s (A1 B1) * (A2 B2)     Hyeon-Woo et al. 2022; LyCORIS's LohaModule
  *     lokr          W + s kron(W1, W2)          Yeh et al. 2024, LyCORIS's LokrModule; each of the
- *                                               matrices whole, or a product of two */
+ *                                               matrices whole, or a product of two
+ *     doha, dokr    m U / |U| by rows, where U is the sum of loha or lokr; LyCORIS's
+ *                                               weight_decompose with wd_on_output, whose
+ *                                               gradient passes through the length */
 #ifndef COMMON_ADAPTERS_ADAPTER_H
 #define COMMON_ADAPTERS_ADAPTER_H
 
@@ -52,6 +55,7 @@ typedef struct vt_adapter {
     bool convs;                               /* convolutions can have it */
     bool root;                                /* the scale is alpha / sqrt(rank) */
     bool kron;                                /* its shapes depend on vt_adapter_size.factor */
+    bool decomposed;                          /* a factor is the length of each row, VT_INIT_ROWS */
     unsigned drops;
     bool shares;                              /* vt_dropout.share means something to it */
     /* The output of a layer, in `type`. NULL: vt_linear's, by lora_a and lora_b. */
@@ -86,6 +90,11 @@ vt_side vt_adapter_halves(const vt_adapter *a, int64_t l);
 /* Returns true if a layer of these sizes has the factor. */
 bool vt_adapter_has(const vt_adapter_size *size, const int64_t sides[VT_SIDES],
                     const vt_factor *f);
+/* The kind that does as another and trains the lengths of rows too; VT_ADAPTERS: there is none. */
+vt_adapter_kind vt_adapter_decomposed(int kind);
+/* The factor with the lengths of rows, of a row of the table or of a layer; NULL: it has none. */
+const vt_factor *vt_adapter_lengths_of(const vt_adapter *a);
+vt_tensor *vt_adapter_lengths(const vt_lin *l);
 /* The rank of a layer's adapter; 0: its factors have none. */
 int64_t vt_adapter_rank(const vt_lin *l);
 /* Copies the values of a layer's frozen weight, times its scales, to f32 on the host, outside

@@ -1,5 +1,6 @@
 /* apply.c - linear layers with adapters that are no pair of factors alone; see adapter.h. All
  * are made of other ops, so that gradients, memory and ranks are theirs. */
+#include <float.h>
 #include <math.h>
 
 #include "common/adapters/adapter.h"
@@ -71,12 +72,32 @@ vt_tensor *vt_apply_dora(vt_ctx *g, vt_tensor *x, const vt_lin *l, vc_dtype type
 
 /* ---- LoHa and LoKr ---- */
 
+/* Adds x (V - W)' to y, the layer without its adapter, where the rows of V are those of the sum
+ * W + change, but have the layer's lengths. A row of zeros is divided by FLT_EPSILON, as LyCORIS
+ * does; what is added, and not the whole of V, is rounded for the product. */
+static vt_tensor *add_decomposed(vt_ctx *g, vt_tensor *y, vt_tensor *x, vt_tensor *change,
+                                 const vt_lin *l, vc_dtype type)
+{
+    vt_tensor *w = vt_new(g, VC_F32, 2, l->w->dim);
+
+    if (!w)
+        return NULL;
+    VT_RUN(g, copy, w, l->w);
+    vt_wrote(w);
+    vt_tensor *rows = vt_l2_norm(g, vt_add(g, change, w), NULL, FLT_EPSILON);
+    vt_tensor *by = vt_reshape(g, vt_adapter_lengths(l), 2, (int64_t[]){ -1, 1 });
+    vt_tensor *more = times(g, x, vt_sub(g, vt_mul(g, rows, by), w), type);
+    return vt_add(g, y, vt_drop_change(g, more, l));
+}
+
 vt_tensor *vt_apply_loha(vt_ctx *g, vt_tensor *x, const vt_lin *l, vc_dtype type)
 {
     vt_tensor *const *f = l->factor;
     vt_tensor *y = plain(g, x, l, type);
     vt_tensor *first = product(g, vt_scale(g, f[0], l->lora_scale), f[1]);
     vt_tensor *change = vt_mul(g, first, product(g, f[2], f[3]));
+    if (l->adapter->decomposed)
+        return add_decomposed(g, y, x, change, l, type);
     return vt_add(g, y, vt_drop_change(g, times(g, vt_drop_input(g, x, l), change, type), l));
 }
 
@@ -99,13 +120,27 @@ static vt_tensor *by_parts(vt_ctx *g, vt_tensor *x, vt_tensor *w1, vt_tensor *w2
     return vt_reshape(g, vt_pack(g, vt_permute(g, y, swapped)), x->nd, dim);
 }
 
+/* kron(w1, w2) [L K,M N], of w1 [L,M] and w2 [K,N]. */
+static vt_tensor *kron(vt_ctx *g, vt_tensor *w1, vt_tensor *w2)
+{
+    if (!w1 || !w2)
+        return NULL;
+    const int64_t dim[4] = { w1->dim[0], w1->dim[1], w2->dim[0], w2->dim[1] };
+    vt_tensor *all = product(g, vt_reshape(g, w1, 2, (int64_t[]){ -1, 1 }),
+                             vt_reshape(g, w2, 2, (int64_t[]){ 1, -1 }));
+    all = vt_permute(g, vt_reshape(g, all, 4, dim), (int[]){ 0, 2, 1, 3 });
+    return vt_reshape(g, vt_pack(g, all), 2, (int64_t[]){ dim[0] * dim[2], dim[1] * dim[3] });
+}
+
 vt_tensor *vt_apply_lokr(vt_ctx *g, vt_tensor *x, const vt_lin *l, vc_dtype type)
 {
     vt_tensor *const *f = l->factor;
     vt_tensor *y = plain(g, x, l, type);
     vt_tensor *w1 = f[0] ? f[0] : product(g, f[1], f[2]);
     vt_tensor *w2 = f[3] ? f[3] : product(g, f[4], f[5]);
-    vt_tensor *change = by_parts(g, vt_drop_input(g, x, l), vt_scale(g, w1, l->lora_scale), w2,
-                                 type);
+    w1 = vt_scale(g, w1, l->lora_scale);
+    if (l->adapter->decomposed)
+        return add_decomposed(g, y, x, kron(g, w1, w2), l, type);
+    vt_tensor *change = by_parts(g, vt_drop_input(g, x, l), w1, w2, type);
     return vt_add(g, y, vt_drop_change(g, change, l));
 }

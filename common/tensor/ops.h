@@ -124,7 +124,7 @@ vt_tensor *vt_gated_add_two(vt_ctx *g, vt_tensor *x, vt_tensor *y, int64_t split
  * module's dropout from others'; 0: the module drops nothing, as its input is that of all samples.
  * An adapter (adapter.h) changes the layer as its row says, by its factors; the first two of a LoRA
  * and its kin are lora_a and lora_b too. */
-enum { VT_FACTORS = 6 };
+enum { VT_FACTORS = 7 };
 struct vt_lin;
 typedef vt_tensor *vt_apply(vt_ctx *g, vt_tensor *x, const struct vt_lin *l, vc_dtype type);
 typedef struct vt_lin {

@@ -63,8 +63,12 @@ class Lycoris:
                     yield f"{target}.{name}", p
 
     def strength(self, by):
+        """Of the change, as PEFT's, where magnitudes' own strength is another."""
         for m in self.of.values():
-            m.multiplier = by
+            if m.wd:
+                m.scale *= by
+            else:
+                m.multiplier = by
 
 
 # an adapter; its rank, alpha, factor, and whether LoKr's matrices are whole or both split
@@ -85,6 +89,14 @@ CASES = {
                     (1, 0.5, 2, False, False)),
     "lokr-whole": (lambda: Lycoris(LokrModule, lora_dim=1, alpha=0.5, factor=4, full_matrix=True),
                    (1, 0.5, 4, True, False)),
+    "doha": (lambda: Lycoris(LohaModule, lora_dim=3, alpha=1.5, weight_decompose=True),
+             (3, 1.5, -1, False, False)),
+    "dokr": (lambda: Lycoris(LokrModule, lora_dim=1, alpha=0.5, factor=2, weight_decompose=True),
+             (1, 0.5, 2, False, False)),
+    "dokr-both": (lambda: Lycoris(LokrModule, lora_dim=1, alpha=2, factor=3, decompose_both=True,
+                                  weight_decompose=True), (1, 2, 3, False, True)),
+    "dokr-whole": (lambda: Lycoris(LokrModule, lora_dim=1, alpha=0.5, factor=4, full_matrix=True,
+                                   weight_decompose=True), (1, 0.5, 4, True, False)),
 }
 
 
@@ -95,7 +107,7 @@ def make(out):
         adapter = opened()
         factors = dict(adapter.factors())
         for name, p in factors.items():
-            if not name.endswith("_vector"):
+            if not name.endswith(("_vector", "dora_scale")):
                 p.data = torch.from_numpy(golden.fill(f"{case}/{name}", tuple(p.shape)))
             tensors[f"{case}/start/{name}"] = p.detach().clone()
         optimizer = torch.optim.AdamW(factors.values(), lr=1e-2, betas=(0.9, 0.99), eps=1e-8,

@@ -27,12 +27,14 @@ static const char *const kinds[] = {
     "--adapter lokr --lokr_factor 4 --lokr_decompose_both --rank 1",
     "--adapter lokr --lokr_full_matrix --lokr_factor 8",
     "--adapter dora --rank_pattern attn.to_q=2 --alpha_pattern to_v=9",
+    "--adapter loha --use_dora", "--adapter dokr",
 };
 
 /* The same of a base in fewer bits. Its files are those of the adapter. */
 static const char *const packed[] = {
     "--transformer_dtype int8", "--transformer_dtype nf4", "--use_dora --transformer_dtype fp8",
     "--use_dora --transformer_dtype nf4", "--adapter lokr --transformer_dtype nf4",
+    "--adapter doha --transformer_dtype fp8", "--adapter lokr --use_dora --transformer_dtype int8",
 };
 
 static void test_same(void **state)
@@ -88,7 +90,8 @@ static void test_files(void **state)
             const double want = run_value(dir, out, 3, "eval_loss");
             for (size_t i = 0; i < COUNT(files); i++) {
                 char name[48];
-                const bool comfyui = i == 2 && strstr(kinds[k], "dora");
+                const bool comfyui = i == 2 && (strstr(kinds[k], "dora") ||
+                                                strstr(kinds[k], "dokr"));
                 free(args);
                 args = vc_format("--lora_checkpoint %s/%s/checkpoint-4/%s", dir, out, files[i]);
                 snprintf(name, sizeof name, "again-%zu-%d-%zu", k, bake, i);
@@ -132,7 +135,8 @@ static void test_samples(void **state)
 static const struct { const char *args, *says; } refused[] = {
     { "--training_type full-finetune --adapter dora", "--adapter: belongs to --training_type" },
     { "--use_dora --use_rslora", "are two adapters here" },
-    { "--use_dora --adapter loha", "means --adapter dora, but --adapter gives loha" },
+    { "--use_dora --adapter rslora", "means --adapter dora, but --adapter gives rslora" },
+    { "--use_dora --adapter loha --rank_dropout 0.1", "--adapter doha drops nothing of this" },
     { "--use_dora --lora_dropout 0.1", "--adapter dora drops nothing of this kind" },
     { "--rank_dropout 0.1 --rank_dropout_scale", "belongs to --adapter loha and lokr: lora" },
     { "--lokr_factor 4", "belongs to --adapter lokr, but this is lora" },

@@ -19,6 +19,7 @@ except ImportError as missing:
 
 logging.disable(logging.WARNING)
 RANK, ALPHA, MOST = 4, 6, 2e-6
+DECOMPOSED = ("dora", "doha", "dokr")
 FOLDER, RUNS = pathlib.Path(sys.argv[1]), sys.argv[2:]
 wrong = 0
 
@@ -60,15 +61,17 @@ def change(kind, f):
 
 
 def trained(kind, run, strength, means="product"):
-    """The output of the base with the trained factors. A DoRA's strength is that of B A (PEFT), or
-    of the factor by which rows get longer (LyCORIS), or of the whole change (ComfyUI)."""
+    """The output of the base with the trained factors. The strength of magnitudes is that of B A
+    (PEFT), or of the factor by which rows get longer (LyCORIS), or of the whole change
+    (ComfyUI)."""
     m = model()
     weights = m.state_dict()
     for module, f in factors(run).items():
         w = weights[module + ".weight"]
         new = w + (strength if means == "product" else 1) * change(kind, f)
-        if "lora_magnitude_vector" in f:
-            by = f["lora_magnitude_vector"][:, None] / new.norm(dim=1, keepdim=True)
+        lengths = f.get("lora_magnitude_vector", f.get("dora_scale"))
+        if lengths is not None:
+            by = lengths[:, None] / new.norm(dim=1, keepdim=True)
             new = new * (1 + strength * (by - 1) if means == "length" else by)
         w.copy_(w + (strength if means == "change" else 1) * (new - w))
     return output(m)
@@ -128,8 +131,12 @@ def in_comfyui(run, strength):
     for key in [k for k in files if k.endswith(".dora_scale")]:
         module = key.removesuffix(".dora_scale")
         w = weights[module.removeprefix("diffusion_model.") + ".weight"]
-        up, down = files[module + ".lora_up.weight"], files[module + ".lora_down.weight"]
-        new = w + up @ down * float(files[module + ".alpha"]) / down.shape[0]
+        f = {k.removeprefix(module + "."): t for k, t in files.items()
+             if k.startswith(module + ".")}
+        if "lora_up.weight" in f:
+            new = w + f["lora_up.weight"] @ f["lora_down.weight"] * float(f["alpha"]) / RANK
+        else:
+            new = w + change("", f)
         new = new * (files[key] / w.norm(dim=1, keepdim=True))
         w.copy_(w + strength * (new - w))
     return output(m)
@@ -143,12 +150,13 @@ for run in RUNS:
         want = trained(kind, run, s)
         if pair:
             same(f"{run} in diffusers at {s}", in_diffusers(run, s), want, base)
-        elif "whole" not in run:              # PEFT decides by the rank alone what is whole
+        elif "whole" not in run and kind not in DECOMPOSED:
+            # PEFT decides by the rank alone what is whole
             same(f"{run} in PEFT at {s}", in_peft(kind, run, s), want, base)
         for file in ["lora_kohya"] + ([] if pair else ["pytorch_lora_weights"]):
             same(f"{run}/{file} in LyCORIS at {s}", in_lycoris(run, file, s),
-                 trained(kind, run, s, "length") if kind == "dora" else want, base)
-        if kind == "dora":
+                 trained(kind, run, s, "length") if kind in DECOMPOSED else want, base)
+        if kind in DECOMPOSED:
             same(f"{run} by ComfyUI's formula at {s}", in_comfyui(run, s),
                  trained(kind, run, s, "change"), base)
 sys.exit(wrong > 0)

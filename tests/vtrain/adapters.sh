@@ -22,7 +22,7 @@ trains() # trains NAME ADAPTER...
         --mixed_precision no --target_name to_q,to_k,net.2 --quiet --adapter "$@"
     runs+=("$name")
 }
-for adapter in lora rslora dora loha lokr; do
+for adapter in lora rslora dora loha lokr doha dokr; do
     trains $adapter $adapter
 done
 for adapter in lora rslora dora; do
@@ -30,5 +30,6 @@ for adapter in lora rslora dora; do
 done
 trains lokr-factor lokr --lokr_factor 2
 trains lokr-whole lokr --lokr_factor 4 --lokr_full_matrix
+trains dokr-whole lokr --use_dora --lokr_factor 4 --lokr_full_matrix
 check adapters 0 "$python" "$here/adapters.py" ltx "${runs[@]}"
 cat "$stdout"

@@ -39,7 +39,7 @@ need random_transformer ltx '{"_class_name": "LTXVideoTransformer3DModel", "num_
 need random_dataset ltx-video.lmdb 2 5 12 12 64 512 ltx-video
 runs ltx-video ltx
 ways=("none bf16" "block bf16" "block no")
-for adapter in rslora dora loha lokr "lokr --lokr_full_matrix"; do
+for adapter in rslora dora loha lokr "lokr --lokr_full_matrix" doha dokr; do
     for how in "${ways[turn = (turn + 1) % 3]}" ${VLT_ALL:+"${ways[@]}"}; do
         rm -rf out
         expect 0 . vtrain --transformer ltx --latents ltx-video.lmdb --output_dir out --threads 2 \

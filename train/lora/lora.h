@@ -22,9 +22,9 @@
  * its own rank. `transformer_2.` and `pipe.dit2.` are the second of a model's two transformers.
  * The pair's own alpha comes before the metadata's (alpha.h); without both, alpha is the rank.
  * Those of a DoRA (`.lora_magnitude_vector`, `.dora_scale`), a LoHa (`.hada_w1_a`, ...) and a LoKr
- * (`.lokr_w1`, ...) are read too. Changes of layers, norms and biases (`.diff`, `.diff_b`) can be
- * folded in, but not trained. Tensors of other adapters (an OFT) and of text encoders are an
- * error. */
+ * (`.lokr_w1`, ...), which may have `.dora_scale` too, are read as well. Changes of layers, norms
+ * and biases (`.diff`, `.diff_b`) can be folded in, but not trained. Tensors of other adapters (an
+ * OFT) and of text encoders are an error. */
 #ifndef TRAIN_LORA_LORA_H
 #define TRAIN_LORA_LORA_H
 

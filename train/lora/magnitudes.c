@@ -16,9 +16,28 @@ const char *vtrain_lora_more(const vtrain_lora_entry *e)
         if (e->more[i])
             what = i == VTRAIN_PART_DIFF     ? "a change of a whole layer"
                    : i == VTRAIN_PART_DIFF_B ? "a change of a bias"
-                   : i < VTRAIN_PART_HA_1A   ? "a LoKr"
+                   : i < VTRAIN_PART_HA_1A   ? e->magnitude ? "a decomposed LoKr" : "a LoKr"
+                   : e->magnitude            ? "a decomposed LoHa"
                                              : "a LoHa";
     return what;
+}
+
+static int64_t rows_of(const vf_view *whole, const vf_view *a)
+{
+    const vf_view *v = whole ? whole : a;
+    return v && v->nd ? v->dim[0] : 0;
+}
+
+/* The rows of what an entry adds. */
+static int64_t entry_rows(const vtrain_lora_entry *e)
+{
+    const vf_view *const *m = e->more;
+    if (e->b)
+        return e->b->dim[0];
+    if (m[VTRAIN_PART_HA_1A])
+        return rows_of(NULL, m[VTRAIN_PART_HA_1A]);
+    return rows_of(m[VTRAIN_PART_KR_1], m[VTRAIN_PART_KR_1A]) *
+           rows_of(m[VTRAIN_PART_KR_2], m[VTRAIN_PART_KR_2A]);
 }
 
 int vtrain_lora_check_dora(const vtrain_lora *l, vc_err *err)
@@ -33,6 +52,7 @@ int vtrain_lora_check_dora(const vtrain_lora *l, vc_err *err)
 int vtrain_lora_check_magnitude(const vtrain_lora *l, const vtrain_lora_entry *e, vc_err *err)
 {
     const vf_view *m = e->magnitude;
+    const int64_t rows = entry_rows(e);
     int64_t longest = 1;
     int rc = vtrain_lora_check_type(l, m, err);
     if (rc)
@@ -44,23 +64,25 @@ int vtrain_lora_check_magnitude(const vtrain_lora *l, const vtrain_lora_entry *e
     for (int i = 0; i < m->nd; i++)
         longest = m->dim[i] > longest ? m->dim[i] : longest;
     const bool row = m->nd == 2 && m->dim[0] == 1 && m->dim[1] > 1;
-    if (vf_view_count(m) == longest && longest == e->b->dim[0] && !row)
+    if (vf_view_count(m) == longest && longest == rows && !row)
         return 0;
     char have[VT_SHAPE_TEXT];
     vt_shape_text(have, m->nd, m->dim);
     return vc_fail(err, VC_EFORMAT, "%s: tensor \"%s\" is %s, but a DoRA has one magnitude for "
-                   "each of the module's %lld rows here, as PEFT's", l->path, m->name, have,
-                   (long long)e->b->dim[0]);
+                   "each of the module's %lld rows here, as PEFT's and LyCORIS's wd_on_output",
+                   l->path, m->name, have, (long long)rows);
 }
 
 int vtrain_lora_check_more(const vtrain_lora *l, const vtrain_lora_entry *e, vc_err *err)
 {
-    int rc = 0;
-    if (e->magnitude)
+    if (e->magnitude && (e->more[VTRAIN_PART_DIFF] || e->more[VTRAIN_PART_DIFF_B]))
         return vc_fail(err, VC_EFORMAT, "%s: module \"%s\" has %s with magnitudes (dora_scale), "
-                       "and only those of a DoRA are read: fold the file into the transformer with "
-                       "the program that made it, and give the result as --transformer", l->path,
-                       e->module, vtrain_lora_more(e));
+                       "and only those of a DoRA, a LoHa and a LoKr are read: fold the file into "
+                       "the transformer with the program that made it, and give the result as "
+                       "--transformer", l->path, e->module, vtrain_lora_more(e));
+    int rc = e->magnitude ? vtrain_lora_check_magnitude(l, e, err) : 0;
+    if (rc)
+        return rc;
     if (e->alpha && (vf_view_count(e->alpha) != 1 || e->alpha->dtype > VC_F64))
         return vc_fail(err, VC_EFORMAT, "%s: tensor \"%s\": an alpha is one number", l->path,
                        e->alpha->name);

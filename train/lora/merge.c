@@ -59,18 +59,16 @@ static void set_merged(vt_host *v, const void *data)
     v->scale = NULL;
 }
 
-/* Gives the rows of w the lengths of a DoRA's magnitudes. */
-static void set_lengths(float *w, int64_t out, int64_t in, const vf_view *magnitude)
+/* Gives a row the length that is element o of the magnitudes. */
+static void set_length(float *row, int64_t in, const vf_view *magnitude, int64_t o)
 {
-    for (int64_t o = 0; o < out; o++) {
-        float to, *row = w + o * in;
-        double sum = 0;
-        vf_view_f32(&to, magnitude, (size_t)o, 1);
-        for (int64_t i = 0; i < in; i++)
-            sum += (double)row[i] * (double)row[i];
-        for (int64_t i = 0; i < in && sum > 0; i++)
-            row[i] = (float)((double)row[i] * ((double)to / sqrt(sum)));
-    }
+    float to;
+    double sum = 0;
+    vf_view_f32(&to, magnitude, (size_t)o, 1);
+    for (int64_t i = 0; i < in; i++)
+        sum += (double)row[i] * (double)row[i];
+    for (int64_t i = 0; i < in && sum > 0; i++)
+        row[i] = (float)((double)row[i] * ((double)to / sqrt(sum)));
 }
 
 /* Folds the pair into a copy of the weight v, and lets v point to the copy, which l frees. */
@@ -89,8 +87,8 @@ static int make_merged(vtrain_lora *l, vt_host *v, const vtrain_lora_pair *p, vc
         for (int64_t o = 0; o < out; o++)
             vt_host_row(w + o * in, v, o);
         vtrain_lora_merge(w, out, in, a, b, r, p->scale);
-        if (p->scaled)
-            set_lengths(w, out, in, &p->magnitude);
+        for (int64_t o = 0; o < out && p->scaled; o++)
+            set_length(w + o * in, in, &p->magnitude, o);
         vc_from_f32(stored, type, w, (size_t)n);
         vc_to_f32(w, stored, type, (size_t)n);
         if (!vf_all_finite(w, (size_t)n))
@@ -154,8 +152,14 @@ static int make_matrix(matrix *m, const vf_view *whole, const vf_view *a, const 
     return ok ? 0 : vc_no_memory(err);
 }
 
-/* What an entry adds to a weight: at (o, i) scale times a product of two numbers. */
-typedef struct change { matrix one, two; bool kron; double scale; } change;
+/* What an entry adds to a weight: at (o, i) scale times a product of two numbers. The sum's rows
+ * then get the lengths of the magnitudes, if there are any. */
+typedef struct change {
+    matrix one, two;
+    bool kron;
+    double scale;
+    const vf_view *magnitude;
+} change;
 
 static int make_change(change *c, const vtrain_lora *l, const vtrain_lora_entry *e, bool bias,
                        vc_err *err)
@@ -176,6 +180,7 @@ static int make_change(change *c, const vtrain_lora *l, const vtrain_lora_entry 
         rc = make_matrix(&c->two, c->kron ? m[VTRAIN_PART_KR_2] : NULL, m[second], m[second + 1],
                          e->module, err);
     const int64_t rank = c->two.rank ? c->two.rank : c->one.rank;
+    c->magnitude = e->magnitude;
     if (!rc && rank)
         c->scale = vtrain_lora_scale(l, e, e->module, (double)rank);
     return rc;
@@ -218,6 +223,8 @@ static int add_change(vtrain_lora *l, vt_host *v, const change *c, int64_t first
         vt_host_row(row, v, o);
         for (int64_t i = 0; i < in; i++)
             row[i] = (float)((double)row[i] + c->scale * change_at(c, from, i));
+        if (c->magnitude)
+            set_length(row, in, c->magnitude, from);
         vc_from_f32(stored + (size_t)(o * in) * size, type, row, (size_t)in);
         vc_to_f32(row, stored + (size_t)(o * in) * size, type, (size_t)in);
         finite = finite && vf_all_finite(row, (size_t)in);

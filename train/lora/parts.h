@@ -51,7 +51,7 @@ int vtrain_lora_keep(vtrain_lora *l, void *made, vc_err *err);
 int vtrain_lora_check_dora(const vtrain_lora *l, vc_err *err);
 /* Checks an entry's magnitudes, which are those of the rows: [out], [out,1] or [1,out,1,1]. */
 int vtrain_lora_check_magnitude(const vtrain_lora *l, const vtrain_lora_entry *e, vc_err *err);
-/* Checks the types of an entry without a pair, which has no magnitudes. */
+/* Checks the types and the magnitudes of an entry without a pair. */
 int vtrain_lora_check_more(const vtrain_lora *l, const vtrain_lora_entry *e, vc_err *err);
 /* Sets the magnitudes [out] of one of our modules, whose row is r. */
 void vtrain_lora_magnitudes(const vtrain_lora_entry *e, const vtrain_renamed *r,

@@ -117,19 +117,27 @@ static int part_rank(int64_t *rank, const vtrain_lora_pair *p, vc_err *err)
 /* The file's factor i of an adapter, or NULL. */
 static const vf_view *factor_of(const vtrain_lora_entry *e, const vt_adapter *a, int i)
 {
-    return a->factor[i].suffix ? e->more[vtrain_lora_part_of(a->factor[i].suffix)] : NULL;
+    if (!a->factor[i].suffix)
+        return NULL;
+    return a->factor[i].init == VT_INIT_ROWS ? e->magnitude
+                                             : e->more[vtrain_lora_part_of(a->factor[i].suffix)];
+}
+
+/* Whether an entry without a pair has factors of an adapter, and magnitudes if it trains them. */
+static bool is_kind(const vtrain_lora_entry *e, const vt_adapter *a)
+{
+    bool found = false;
+    for (int i = 0; i < VT_FACTORS; i++)
+        found = found || (a->factor[i].init != VT_INIT_ROWS && factor_of(e, a, i));
+    return found && !a->pair && a->decomposed == (e->magnitude != NULL);
 }
 
 /* The kind of an entry without a pair; VT_ADAPTERS: it is not trained here. */
 static vt_adapter_kind kind_of(const vtrain_lora_entry *e)
 {
     int kind = 0;
-    for (bool found = false; kind < VT_ADAPTERS; kind += !found) {
-        for (int i = 0; i < VT_FACTORS && !vt_adapters[kind].pair && !found; i++)
-            found = factor_of(e, &vt_adapters[kind], i);
-        if (found)
-            break;
-    }
+    while (kind < VT_ADAPTERS && !is_kind(e, &vt_adapters[kind]))
+        kind++;
     return (vt_adapter_kind)kind;
 }
 
@@ -179,7 +187,7 @@ static bool size_kron(vt_adapter_size *s, const vtrain_lora_entry *e)
     vt_adapter_sides(sides, s, one[0] * two[0], one[1] * two[1]);
     const vt_adapter *a = &vt_adapters[s->kind];
     bool same = true;
-    for (int i = 0; i < VT_FACTORS; i++)
+    for (int i = 0; i < VT_FACTORS && a->factor[i].suffix; i++)
         same = same && (factor_of(e, a, i) != NULL) == vt_adapter_has(s, sides, &a->factor[i]);
     return same;
 }
@@ -260,13 +268,17 @@ static int load_more(vt_param *x, vtrain_lora *l, vt_ctx *g, vc_err *err)
         return rc;
     const vt_factor *f = &a->factor[x->role - 1];
     const vf_view *v = factor_of(e, a, x->role - 1);
-    e->used |= 1;
-    if (v && vtrain_rename_swapped(&r) && f->side[0] == halves_of(e, a)) {
-        vf_view own = *v;
-        rc = vtrain_lora_swap(l, e, &own, err);
-        return rc ? rc : vf_values_set(g, x->t, &own, err);
+    vf_view own = v ? *v : (vf_view){ 0 };
+    if (v && v == e->magnitude) {             /* [out,1] or [out] */
+        own.nd = 1;
+        own.dim[0] = vf_view_count(v);
     }
-    return v ? vf_values_set(g, x->t, v, err)
+    e->used |= 1;
+    const bool rows = f->side[0] == halves_of(e, a) || f->init == VT_INIT_ROWS;
+    int swap = v && rows && vtrain_rename_swapped(&r) ? vtrain_lora_swap(l, e, &own, err) : 0;
+    if (swap)
+        return swap;
+    return v ? vf_values_set(g, x->t, &own, err)
              : vc_fail(err, VC_EMISMATCH, "module \"%s\" has no %s in the file, as this run's "
                        "LoKr is divided in another way: leave --rank and the flags of LoKr out",
                        x->module, f->suffix + 1);

@@ -7,6 +7,7 @@
 #include "common/adapters/adapter.h"
 #include "common/os/file.h"
 #include "formats/tensors/values.h"
+#include "train/lora/lora.h"
 #include "train/output/export.h"
 
 static int64_t rank_of(const vt_lin *l, const vtrain_export_lora_opts *o)
@@ -238,34 +239,87 @@ static int add_alpha(layout *l, const char *module, const vt_lin *lin, double al
 
 /* ---- magnitudes ---- */
 
-/* Squares of the lengths of the rows of W, and with s B A added. */
+/* A factor on the host, or the product a b of two. The sizes are 0 where a layer has neither. */
+typedef struct matrix { float *v; int64_t rows, columns; } matrix;
+
+static int get_factor(matrix *m, const vt_tensor *t, vt_ctx *g, vc_err *err)
+{
+    *m = (matrix){ malloc(sizeof *m->v * (size_t)vt_count(t)), t->dim[0], t->dim[1] };
+    return m->v ? vt_to_host(g, t, m->v, err) : vc_no_memory(err);
+}
+
+static int get_product(matrix *m, const vt_tensor *a, const vt_tensor *b, vt_ctx *g, vc_err *err)
+{
+    matrix one = { 0 }, two = { 0 };
+    int rc = get_factor(&one, a, g, err);
+    if (!rc)
+        rc = get_factor(&two, b, g, err);
+    *m = (matrix){ rc ? NULL : calloc((size_t)(one.rows * two.columns), sizeof *m->v), one.rows,
+                   two.columns };
+    if (!rc && !m->v)
+        rc = vc_no_memory(err);
+    if (!rc)
+        vtrain_lora_merge(m->v, one.rows, two.columns, two.v, one.v, one.columns, 1);
+    free(one.v);
+    free(two.v);
+    return rc;
+}
+
+static int get_either(matrix *m, vt_tensor *const *f, vt_ctx *g, vc_err *err)
+{
+    return f[0] ? get_factor(m, f[0], g, err) : get_product(m, f[1], f[2], g, err);
+}
+
+/* The matrices whose product, by an adapter's rule, is added to W: one of a pair, else two. */
+static int get_matrices(matrix m[2], const vt_lin *lin, vt_ctx *g, vc_err *err)
+{
+    vt_tensor *const *f = lin->factor;
+    int rc = 0;
+    if (lin->adapter && lin->adapter->pair)
+        return get_product(&m[0], lin->lora_b, lin->lora_a, g, err);
+    if (!lin->adapter)
+        return 0;
+    rc = lin->adapter->kron ? get_either(&m[0], f, g, err) : get_product(&m[0], f[0], f[1], g, err);
+    if (rc)
+        return rc;
+    return lin->adapter->kron ? get_either(&m[1], f + 3, g, err)
+                              : get_product(&m[1], f[2], f[3], g, err);
+}
+
+/* Element (o, i) of what the matrices stand for. */
+static double element(const matrix m[2], bool kron, int64_t o, int64_t i)
+{
+    const int64_t rows = kron ? m[1].rows : 1, columns = kron ? m[1].columns : 1;
+    if (!m[0].v)
+        return 0;
+    const double one = (double)m[0].v[o / rows * m[0].columns + i / columns];
+    return !m[1].v ? one
+                   : one * (double)m[1].v[kron ? o % rows * columns + i % columns
+                                               : o * m[1].columns + i];
+}
+
+/* Squares of the lengths of the rows of W, and with what the adapter adds. */
 static int row_squares(double *base, double *sum, const vt_lin *lin, vt_ctx *g, vc_err *err)
 {
     const int64_t out = lin->w->dim[0], in = lin->w->dim[1];
-    const int64_t rank = lin->lora_a ? lin->lora_a->dim[0] : 0;
+    const bool kron = lin->adapter && lin->adapter->kron;
     float *w = malloc(sizeof *w * (size_t)(out * in));
-    float *a = malloc(sizeof *a * (size_t)(rank * in + 1));
-    float *b = malloc(sizeof *b * (size_t)(out * rank + 1));
-    int rc = w && a && b ? vt_adapter_base(g, lin->w, w, err) : vc_no_memory(err);
-    if (!rc && rank)
-        rc = vt_to_host(g, lin->lora_a, a, err);
-    if (!rc && rank)
-        rc = vt_to_host(g, lin->lora_b, b, err);
+    matrix m[2] = { 0 };
+    int rc = w ? vt_adapter_base(g, lin->w, w, err) : vc_no_memory(err);
+    if (!rc)
+        rc = get_matrices(m, lin, g, err);
     for (int64_t o = 0; !rc && o < out; o++) {
         base[o] = sum[o] = 0;
         for (int64_t i = 0; i < in; i++) {
             const double x = (double)w[o * in + i];
-            double d = 0;
-            for (int64_t k = 0; k < rank; k++)
-                d += (double)b[o * rank + k] * (double)a[k * in + i];
-            const double y = x + (double)lin->lora_scale * d;
+            const double y = x + (double)lin->lora_scale * element(m, kron, o, i);
             base[o] += x * x;
             sum[o] += y * y;
         }
     }
     free(w);
-    free(a);
-    free(b);
+    free(m[0].v);
+    free(m[1].v);
     return rc;
 }
 
@@ -277,14 +331,15 @@ static int magnitudes(float *to, const layout *l, const vt_lin *lin, vc_err *err
     vt_ctx *g = vt_params_context(l->p);
     const int64_t out = lin->w->dim[0];
     const bool comfyui = l->naming == &vtrain_comfyui;
+    const vt_tensor *lengths = vt_adapter_lengths(lin);
     double *base = malloc(sizeof *base * (size_t)out), *sum = malloc(sizeof *sum * (size_t)out);
     int rc = base && sum ? 0 : vc_no_memory(err);
-    if (!rc && lin->factor[2])
-        rc = vt_to_host(g, lin->factor[2], to, err);
-    if (!rc && (comfyui || !lin->factor[2]))
+    if (!rc && lengths)
+        rc = vt_to_host(g, lengths, to, err);
+    if (!rc && (comfyui || !lengths))
         rc = row_squares(base, sum, lin, g, err);
     for (int64_t o = 0; !rc && o < out; o++)
-        if (!lin->factor[2])
+        if (!lengths)
             to[o] = (float)sqrt(base[o]);
         else if (comfyui && sum[o] > 0)
             to[o] = (float)((double)to[o] * sqrt(base[o] / sum[o]));
@@ -293,10 +348,10 @@ static int magnitudes(float *to, const layout *l, const vt_lin *lin, vc_err *err
     return rc;
 }
 
-/* Adds the magnitudes of n modules, one below the other, or with exchanged halves: [out], or
- * [out,1] in other programs' form. */
-static int add_magnitudes(layout *l, const char *module, const vt_lin *const *of, int n,
-                          bool swapped, vc_err *err)
+/* Adds the magnitudes of n modules, one below the other, or with exchanged halves: [out] of PEFT's
+ * DoRA, or [out,1] in other programs' form. */
+static int add_magnitudes(layout *l, const char *module, const vt_adapter *a,
+                          const vt_lin *const *of, int n, bool swapped, vc_err *err)
 {
     int64_t rows = 0, at = 0;
     for (int i = 0; i < n; i++)
@@ -308,11 +363,11 @@ static int add_magnitudes(layout *l, const char *module, const vt_lin *const *of
     if (!rc && swapped)
         swap_halves(m, rows);
     const int64_t dim[2] = { rows, 1 };
-    vt_tensor *t = rc ? NULL : make(l, l->naming->alpha ? 2 : 1, dim, m, err);
+    vt_tensor *t = rc ? NULL : make(l, l->naming->alpha || !a->pair ? 2 : 1, dim, m, err);
     free(m);
     if (rc || !t)
         return rc ? rc : VC_ENOMEM;
-    return add_named(l, module, &vt_adapters[VT_ADAPTER_DORA].factor[2], t, 1, err);
+    return add_named(l, module, vt_adapter_lengths_of(a), t, 1, err);
 }
 
 /* ---- several modules fused into one ---- */
@@ -434,8 +489,8 @@ static int add_fused(layout *l, const vtrain_renamed *r, const vt_lin *at, vc_er
     if (!rc)
         rc = add_alpha(l, r->theirs, at, f.mixed ? (double)f.rank
                                                  : alpha_of(l->o, at, false) * times, err);
-    return rc || !at->factor[2] || !adapter->pair ? rc
-           : add_magnitudes(l, r->theirs, f.of, f.parts, false, err);
+    return rc || !adapter->decomposed ? rc
+           : add_magnitudes(l, r->theirs, adapter, f.of, f.parts, false, err);
 }
 
 /* ---- a LoRA file ---- */
@@ -449,7 +504,8 @@ static int add_one(layout *l, const vt_param *x, const char *name, bool swapped,
     const vt_factor *f = &adapter->factor[index];
     const bool b = adapter->pair && index == 1;
     if (f->init == VT_INIT_ROWS)
-        return add_magnitudes(l, name, (const vt_lin *const[]){ x->lin }, 1, swapped, err);
+        return add_magnitudes(l, name, adapter, (const vt_lin *const[]){ x->lin }, 1, swapped,
+                              err);
     const bool turned = swapped && f->side[0] == halves_of(x->lin);
     int rc = (turned ? add_swapped : add_named)(l, name, f, x->t, b ? scale_of(l->o, x->lin) : 1,
                                                 err);
@@ -502,7 +558,7 @@ static int write_file(layout *l, const char *dir, vc_err *err)
             rc = vc_no_memory(err);
         meta[n++] = (vf_meta){ "lora_adapter_metadata", text };
     }
-    if (adapter_of(l->p) == &vt_adapters[VT_ADAPTER_DORA] && l->naming == &vtrain_comfyui)
+    if (adapter_of(l->p)->decomposed && l->naming == &vtrain_comfyui)
         meta[n++] = (vf_meta){ "vlt_magnitudes", "comfyui" };
     n = add_lineage(meta, n, l->p, l->o, alpha);
     if (!rc)

@@ -8,10 +8,6 @@
 
 void vtrain_take_adapter(vtrain_config *c, vc_flags *set)
 {
-    const struct { const char *flag; bool there; vt_adapter_kind kind; } words[] = {
-        { "use_dora", c->use_dora, VT_ADAPTER_DORA },
-        { "use_rslora", c->use_rslora, VT_ADAPTER_RSLORA },
-    };
     if (c->adapter >= VT_ADAPTERS) {
         const vt_adapter_alias *alias = &vt_adapter_aliases[c->adapter - VT_ADAPTERS];
         c->adapter = (int)alias->kind;
@@ -26,11 +22,16 @@ void vtrain_take_adapter(vtrain_config *c, vc_flags *set)
     if (c->use_dora && c->use_rslora)
         vc_flags_wrong(set, "--use_dora and --use_rslora: are two adapters here: give --use_dora "
                        "alone, with --network_alpha times the root of the rank");
+    const vt_adapter_kind dora = vt_adapter_decomposed(c->adapter);
+    const struct { const char *flag; bool there; vt_adapter_kind kind; } words[] = {
+        { "use_dora", c->use_dora, dora < VT_ADAPTERS ? dora : VT_ADAPTER_DORA },
+        { "use_rslora", c->use_rslora, VT_ADAPTER_RSLORA },
+    };
     for (int i = 0; i < 2; i++) {
         if (!words[i].there)
             continue;
         if (vc_flags_given(set, "adapter") && c->adapter != (int)words[i].kind &&
-            c->adapter != VT_ADAPTER_LORA)
+            c->adapter != VT_ADAPTER_LORA && (i || dora == VT_ADAPTERS))
             vc_flags_wrong(set, "--%s: means --adapter %s, but --adapter gives %s", words[i].flag,
                            vt_adapters[words[i].kind].name, vt_adapters[c->adapter].name);
         c->adapter = (int)words[i].kind;

@@ -25,6 +25,7 @@ static const struct { const char *key, *flag, *say; } keys[] = {
     { "module_dropout", "module_dropout", NULL },
     { "bypass_mode", NULL, "the product is added to the layer's output where this is faster" },
     { "use_tucker", NULL, "it divides convolutions, and linear modules alone are adapted" },
+    { "wd_on_output", NULL, "magnitudes are those of outputs" },
     { "conv_dim", NULL, "linear modules alone are adapted" },
     { "conv_alpha", NULL, "linear modules alone are adapted" },
 };
@@ -59,6 +60,9 @@ static void take_preset(vc_flags *set, const cJSON *v)
 
 static int take_key(vc_flags *set, const cJSON *v, vc_err *err)
 {
+    if (cJSON_IsFalse(v) && !strcmp(v->string, "wd_on_output"))
+        vc_flags_wrong(set, "--lycoris_config: wd_on_output: magnitudes of inputs are not "
+                       "available here: leave it out, and each output has one");
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         if (strcmp(keys[i].key, v->string))
             continue;
@@ -69,7 +73,8 @@ static int take_key(vc_flags *set, const cJSON *v, vc_err *err)
     }
     if (!strcmp(v->string, "apply_preset"))
         take_preset(set, v);
-    else if (strcmp(v->string, "multiplier") || !cJSON_IsNumber(v) || v->valuedouble != 1)
+    else if (!cJSON_IsFalse(v) &&
+             (strcmp(v->string, "multiplier") || !cJSON_IsNumber(v) || v->valuedouble != 1))
         vc_flags_wrong(set, "--lycoris_config: %s: not available here: leave it out", v->string);
     return 0;
 }

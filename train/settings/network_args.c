@@ -39,7 +39,7 @@ static const struct {
       NULL },
     { "unbalanced_factorization", true, "LoKr's first matrix has the smaller sizes: leave it out",
       NULL },
-    { "wd_on_out", false, "a DoRA has a magnitude for each output", NULL },
+    { "wd_on_output", false, "magnitudes are those of outputs", NULL },
     { "preset", true, "give the modules by --target_name", NULL },
     { "loraplus_text_encoder_lr_ratio", true, "only the transformer is trained", NULL },
     { "verbose", false, "the plan of a run shows its modules", NULL },
@@ -98,6 +98,12 @@ static int take_reg_dims(vtrain_config *c, vc_flags *set, const char *text, vc_e
     return vc_flags_catch(set, rc, err);
 }
 
+/* Whether a setting has the value that LyCORIS has without it. */
+static bool is_off(const char *value)
+{
+    return !strcasecmp(value, "false") || !strcmp(value, "0");
+}
+
 static int take_other(vc_flags *set, const char *text, size_t n, vc_err *err)
 {
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -105,12 +111,15 @@ static int take_other(vc_flags *set, const char *text, size_t n, vc_err *err)
             continue;
         if (keys[i].flag)
             return vc_flags_catch(set, vc_flags_prefer(set, keys[i].flag, text + n + 1, err), err);
-        if (keys[i].refused)
+        if (keys[i].refused && !is_off(text + n + 1))
             vc_flags_wrong(set, "--network_args %s: not available here: %s", keys[i].key,
                            keys[i].say);
-        else
+        else if (!keys[i].refused)
             vc_flags_say(set, "--network_args %s: has no effect here: %s", keys[i].key,
                          keys[i].say);
+        if (!strcmp(keys[i].key, "wd_on_output") && is_off(text + n + 1))
+            vc_flags_wrong(set, "--network_args wd_on_output: magnitudes of inputs are not "
+                           "available here: leave it out, and each output has one");
         return 0;
     }
     vc_flags_wrong(set, "--network_args %s: not available here: of the settings of musubi-tuner "

@@ -34,6 +34,10 @@ static const struct {
     { "lokr-both", { VT_ADAPTER_LOKR, 1, 2, 3, false, true } },
     { "lokr-factor", { VT_ADAPTER_LOKR, 1, 0.5, 2, false, false } },
     { "lokr-whole", { VT_ADAPTER_LOKR, 1, 0.5, 4, true, false } },
+    { "doha", { VT_ADAPTER_DOHA, 3, 1.5, 0, false, false } },
+    { "dokr", { VT_ADAPTER_DOKR, 1, 0.5, 2, false, false } },
+    { "dokr-both", { VT_ADAPTER_DOKR, 1, 2, 3, false, true } },
+    { "dokr-whole", { VT_ADAPTER_DOKR, 1, 0.5, 4, true, false } },
 };
 
 typedef struct layers { vt_lin up, down; } layers;
@@ -112,7 +116,7 @@ static int factors(const model *m, const vf_safetensors *f, const char *name, co
 /* Magnitudes begin as the reference's do; all else begins as the golden's. */
 static void start(const char *factor, const vt_tensor *t, float *values)
 {
-    if (strstr(factor, "magnitude"))
+    if (strstr(factor, "magnitude") || strstr(factor, "dora_scale"))
         assert_true(golden_error(t->data, values, vt_count(t)) < 1e-6);
     memcpy(t->data, values, (size_t)vt_count(t) * sizeof *values);
 }
