@@ -86,7 +86,8 @@ typedef struct vtrain_config {
     bool lokr_full_matrix, lokr_decompose_both;
     double lora_dropout, network_dropout, rank_dropout, module_dropout;
     bool rank_dropout_scale;
-    char *target_name, *lora_checkpoint, *preset_lora_path;
+    char *target_name, *lora_checkpoint;
+    vc_list preset_lora_path, preset_lora_multiplier;
     int lora_base_model;                      /* vtrain_lora_base */
     bool bake_scale, export_kohya, export_comfyui, export_diffsynth, export_pipeline;
 

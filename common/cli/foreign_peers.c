@@ -359,7 +359,6 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(1, "text_cache_dtype", "write vprep's --dtype"),
     REFUSED(-1, "lora_config", "a LoRA's modules are given by --target_name"),
     REFUSED(1, "lora_weight network_weights_ema network_weights_proj", "write --lora_checkpoint"),
-    ONLY("1|1.0", "base_weights_multiplier", "--base_weights adds its LoRA at its full strength"),
     REFUSED(1, "save_every_n_examples checkpoint_every_n_minutes "
             "training_state_checkpointing_steps weight_only_checkpointing_steps",
             "write --checkpointing_steps N or --checkpointing_epochs N"),

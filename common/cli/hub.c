@@ -69,14 +69,16 @@ int vc_hub_missing(const char *flag, const char *path, vc_err *err)
     return rc;
 }
 
-static int take(vc_flags *set, const char *flag, const char *value, vc_err *err)
+/* The place of a name, malloc'ed, of which the user is told; NULL: the value is no name of a model
+ * that is here. */
+static char *find(vc_flags *set, const char *flag, const char *value)
 {
     vc_hub_name n;
     if (vc_file_exists(value) || !vc_hub_name_read(&n, value))
-        return 0;
+        return NULL;
     char *path = vc_hub_find(&n);
     if (!path)
-        return 0;
+        return NULL;
     char *lacks = n.below_len ? NULL : vc_hub_lacks(path);
     if (lacks)
         vc_flags_say(set, "--%s %s: found in %s, half downloaded: %s %s missing (`hf download "
@@ -84,8 +86,36 @@ static int take(vc_flags *set, const char *flag, const char *value, vc_err *err)
                      strstr(lacks, ", ") ? "are" : "is", n.id_len, n.id);
     else
         vc_flags_say(set, "--%s %s: found in %s", flag, value, path);
-    int rc = vc_flags_replace(set, flag, path, err);
     free(lacks);
+    return path;
+}
+
+static int take(vc_flags *set, const char *flag, const char *value, vc_err *err)
+{
+    char *path = find(set, flag, value);
+    int rc = path ? vc_flags_replace(set, flag, path, err) : 0;
+    free(path);
+    return rc;
+}
+
+/* The list is filled again, since a flag's list grows. */
+static int take_list(vc_flags *set, const char *flag, vc_list *list, vc_err *err)
+{
+    const vc_list had = *list;
+    char **path = calloc((size_t)had.n + 1, sizeof *path);
+    bool any = false;
+    int rc = path ? 0 : vc_no_memory(err);
+    for (int i = 0; !rc && i < had.n; i++) {
+        path[i] = find(set, flag, had.item[i]);
+        any = any || path[i];
+    }
+    if (any)
+        *list = (vc_list){ 0 };
+    for (int i = 0; any && i < had.n; i++) {
+        if (!rc)
+            rc = vc_flags_replace(set, flag, path[i] ? path[i] : had.item[i], err);
+        free(path[i]);
+    }
     free(path);
     return rc;
 }
@@ -94,10 +124,14 @@ int vc_hub_take(vc_flags *set, const vc_program *prog, void *options, vc_err *er
 {
     int rc = 0;
     for (const vc_flag *f = prog->flags; !rc && f->name; f++)
-        for (size_t i = 0; !rc && f->kind == VC_PATH && i < sizeof flags / sizeof *flags; i++) {
-            char *const *value = (char **)((char *)options + f->offset);
-            if (!strcmp(f->name, flags[i]) && *value)
-                rc = take(set, f->name, *value, err);
+        for (size_t i = 0; !rc && i < sizeof flags / sizeof *flags; i++) {
+            void *value = (char *)options + f->offset;
+            if (strcmp(f->name, flags[i]) != 0)
+                continue;
+            if (f->kind == VC_LIST)
+                rc = take_list(set, f->name, value, err);
+            else if (*(char **)value)
+                rc = take(set, f->name, *(char **)value, err);
         }
     return rc;
 }

@@ -163,6 +163,7 @@ int vtrain_lora_open(vtrain_lora **out, const char *path, vc_err *err)
     vtrain_lora *l = calloc(1, sizeof *l);
     if (!l)
         return vc_no_memory(err);
+    l->strength = 1;
     int rc = open_parts(l, path, err);
     if (rc) {
         vtrain_lora_close(l);

@@ -87,11 +87,16 @@ int vtrain_lora_all_used(vtrain_lora *l, vt_params *p, vc_err *err);
 /* Adds scale * b a to w [out,in]: each row is summed in f64 and rounded to f32 once. */
 void vtrain_lora_merge(float *w, int64_t out, int64_t in, const float *a, const float *b,
                        int64_t r, double scale);
+/* Multiplies what the file's source adds. VC_EUSAGE: the file has magnitudes, whose strength means
+ * something else to each program. */
+int vtrain_lora_weaken(vtrain_lora *l, double strength, vc_err *err);
+double vtrain_lora_strength(const vtrain_lora *l);
 /* A source that folds a LoRA into the weights of `base`, whose types stay, except that codes become
  * bf16. The source is valid as long as l. sizes_only: the source has the values of `base`, and only
- * counts the memory. */
+ * counts the memory. A base may be such a source too: a weight that both change is rounded twice,
+ * and one copy of it stays. */
 vt_source vtrain_lora_source(vtrain_lora *l, const vt_source *base, bool sizes_only);
-/* Bytes of the weights that the source has made by now. */
+/* Bytes of the weights that the source, and those that it is the base of, have made by now. */
 size_t vtrain_lora_bytes(const vtrain_lora *l);
 
 /* Sets *s to the adapter with which the file's module was trained; s->factor is the one that is

@@ -86,14 +86,14 @@ static int make_merged(vtrain_lora *l, vt_host *v, const vtrain_lora_pair *p, vc
     } else {
         for (int64_t o = 0; o < out; o++)
             vt_host_row(w + o * in, v, o);
-        vtrain_lora_merge(w, out, in, a, b, r, p->scale);
+        vtrain_lora_merge(w, out, in, a, b, r, p->scale * l->strength);
         for (int64_t o = 0; o < out && p->scaled; o++)
             set_length(w + o * in, in, &p->magnitude, o);
         vc_from_f32(stored, type, w, (size_t)n);
         vc_to_f32(w, stored, type, (size_t)n);
         if (!vf_all_finite(w, (size_t)n))
             rc = vc_fail(err, VC_ENUMERIC, "%s: \"%s\", times %g, folded into %s gives values "
-                         "that are not finite", l->path, p->b.name, p->scale,
+                         "that are not finite", l->path, p->b.name, p->scale * l->strength,
                          vc_dtype_name(type));
         l->merged_bytes += merged_bytes(v);
         set_merged(v, stored);
@@ -247,6 +247,7 @@ static int fold_more(vtrain_lora *l, vtrain_lora_entry *e, const vtrain_renamed 
     int rc = vtrain_lora_check_more(l, e, err);
     if (!rc)
         rc = make_change(&c, l, e, bias, err);
+    c.scale *= l->strength;
     if (!rc && r->parts > 1 && !vtrain_rename_rows(r, change_rows(&c), &first, &rows))
         rows = -1;
     for (int i = 1; i < v->nd; i++)
@@ -321,15 +322,13 @@ static int find_change(vtrain_lora *l, const char *name, vtrain_lora_entry **e, 
     return rc;
 }
 
-static int merged_get(void *arg, const char *name, vt_host *v, vc_err *err)
+/* Folds what the file has for a tensor into v. */
+static int fold(vtrain_lora *l, const char *name, vt_host *v, vc_err *err)
 {
-    vtrain_lora *l = arg;
     vtrain_lora_entry *e;
     vtrain_renamed r;
     bool bias;
-    int rc = l->base.get(l->base.arg, name, v, err);
-    if (!rc)
-        rc = find_change(l, name, &e, &r, &bias, err);
+    int rc = find_change(l, name, &e, &r, &bias, err);
     if (rc || !e)
         return rc;
     bool pair = !bias && (e->a || e->b), more = bias;
@@ -343,6 +342,53 @@ static int merged_get(void *arg, const char *name, vt_host *v, vc_err *err)
     return rc || !more ? rc : fold_more(l, e, &r, bias, v, err);
 }
 
+/* Frees what l has made since it had n weights, but for the one that v is. */
+static void keep_one(vtrain_lora *l, int n, size_t bytes, const vt_host *v)
+{
+    int kept = n;
+    for (int i = n; i < l->n_merged; i++)
+        if (l->merged[i] == v->data)
+            l->merged[kept++] = l->merged[i];
+        else
+            free(l->merged[i]);
+    l->n_merged = kept;
+    if (l->merged_bytes > bytes)
+        l->merged_bytes = bytes + merged_bytes(v);
+}
+
+static int merged_get(void *arg, const char *name, vt_host *v, vc_err *err);
+
+/* The LoRA that a source folds in; NULL: another source. */
+static vtrain_lora *lora_of(const vt_source *s)
+{
+    return s->get == merged_get ? s->arg : NULL;
+}
+
+static int merged_get(void *arg, const char *name, vt_host *v, vc_err *err)
+{
+    enum { MOST = 64 };
+    vtrain_lora *l = arg, *under[MOST];
+    struct { int n; size_t bytes; } had[MOST];
+    int all = 0;
+    for (vtrain_lora *at = l; at && all < MOST; at = lora_of(&at->base)) {
+        under[all] = at;
+        had[all].n = at->n_merged;
+        had[all++].bytes = at->merged_bytes;
+    }
+    int rc = l->base.get(l->base.arg, name, v, err);
+    const size_t own = l->merged_bytes;
+    if (!rc)
+        rc = fold(l, name, v, err);
+    const bool folded = !rc && l->merged_bytes > own;
+    if (folded)
+        keep_one(l, had[0].n, had[0].bytes, v);
+    for (int i = 1; folded && i < all; i++) {
+        keep_one(under[i], had[i].n, had[i].bytes, v);
+        under[i]->merged_bytes = had[i].bytes;
+    }
+    return rc;
+}
+
 vt_source vtrain_lora_source(vtrain_lora *l, const vt_source *base, bool sizes_only)
 {
     l->base = *base;
@@ -352,5 +398,22 @@ vt_source vtrain_lora_source(vtrain_lora *l, const vt_source *base, bool sizes_o
 
 size_t vtrain_lora_bytes(const vtrain_lora *l)
 {
-    return l->merged_bytes;
+    const vtrain_lora *under = lora_of(&l->base);
+    return l->merged_bytes + (under ? vtrain_lora_bytes(under) : 0);
+}
+
+int vtrain_lora_weaken(vtrain_lora *l, double strength, vc_err *err)
+{
+    for (int i = 0; i < l->n; i++)
+        if (l->entry[i].magnitude && strength != 1)
+            return vc_fail(err, VC_EUSAGE, "%s: module \"%s\" has the magnitudes of a DoRA, whose "
+                           "strength programs understand in three ways: fold it in at 1, or merge "
+                           "it by the program that is meant", l->path, l->entry[i].module);
+    l->strength = strength;
+    return 0;
+}
+
+double vtrain_lora_strength(const vtrain_lora *l)
+{
+    return l->strength;
 }

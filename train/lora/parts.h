@@ -28,8 +28,10 @@ struct vtrain_lora {
     vtrain_lora_entry *entry;
     int n;
     vt_source base;              /* of vtrain_lora_source */
+    double strength;             /* factor of what is folded in */
     bool sizes_only;
-    void **merged;               /* the weights that the source has made */
+    void **merged;               /* the weights that the source has made, and that are in use: of
+                                  * those of its base that it changed it has freed the copies */
     int n_merged, room_merged;
     size_t merged_bytes;
 };

@@ -15,7 +15,7 @@
 #include "formats/tensors/transformers.h"
 #include "train/lora/lora.h"
 
-enum { MAX_CONFIG = 1 << 20, SWAPPED = 4 };
+enum { MAX_CONFIG = 1 << 20, SWAPPED = 4, PRESETS = 32 };
 
 struct vtrain_weights {
     char *path;
@@ -24,7 +24,8 @@ struct vtrain_weights {
     double bytes;                        /* of all files */
     cJSON *config;
     vf_model *file;
-    vtrain_lora *preset;
+    vtrain_lora *preset[PRESETS];        /* in their order */
+    int n_presets;
     vc_dtype held;
     const char *const *spare;            /* tensors that the model does not use */
     const vtrain_rename *names;          /* of the file's tensors; NULL: they have ours */
@@ -192,7 +193,9 @@ vt_source vtrain_weights_source(vtrain_weights *w, bool sizes_only)
         file.get = get_renamed;
         file.arg = w;
     }
-    vt_source src = w->preset ? vtrain_lora_source(w->preset, &file, sizes_only) : file;
+    vt_source src = file;
+    for (int i = 0; i < w->n_presets; i++)
+        src = vtrain_lora_source(w->preset[i], &src, sizes_only);
     if (w->adds) {
         src.lacks = lacks;
         src.lacks_arg = w;
@@ -221,8 +224,8 @@ int vtrain_weights_family(vtrain_weights *w, const vtrain_family *family, vc_err
         rc = check_variant(w, class, err);
     w->spare = family->spare;
     w->made = family->ssm != NULL;
-    if (w->preset)
-        vtrain_lora_rename(w->preset, family->lora_names, family->peer_names);
+    for (int i = 0; i < w->n_presets; i++)
+        vtrain_lora_rename(w->preset[i], family->lora_names, family->peer_names);
     if (rc || !family->first_class || strcmp(class, family->first_class))
         return rc;
     rc = vc_context(err, family->convert(&config, w->config, &file, err), "%s/config.json",
@@ -244,14 +247,14 @@ bool vtrain_weights_config_made(const vtrain_weights *w)
 
 size_t vtrain_weights_bytes(const vtrain_weights *w)
 {
-    return w && w->preset ? vtrain_lora_bytes(w->preset) : 0;
+    return w && w->n_presets ? vtrain_lora_bytes(w->preset[w->n_presets - 1]) : 0;
 }
 
 int vtrain_weights_check(const vtrain_weights *w, vt_params *p, vc_err *err)
 {
     int rc = w->names ? all_renamed(w, p, err) : vf_model_all_bound(w->file, p, w->spare, err);
-    if (!rc && w->preset)
-        rc = vc_context(err, vtrain_lora_all_used(w->preset, p, err), "--preset_lora_path");
+    for (int i = 0; !rc && i < w->n_presets; i++)
+        rc = vc_context(err, vtrain_lora_all_used(w->preset[i], p, err), "--preset_lora_path");
     return rc;
 }
 
@@ -411,7 +414,7 @@ static int open_parts(vtrain_weights *w, const char *model, const char *name,
 }
 
 int vtrain_weights_open(vtrain_weights **out, const char *model, const char *name,
-                        const char *transformer, vc_dtype held, const char *preset, vc_err *err)
+                        const char *transformer, vc_dtype held, vc_err *err)
 {
     *out = NULL;
     vtrain_weights *w = calloc(1, sizeof *w);
@@ -419,12 +422,6 @@ int vtrain_weights_open(vtrain_weights **out, const char *model, const char *nam
         return vc_no_memory(err);
     w->held = held;
     int rc = open_parts(w, model, name, transformer, err);
-    if (!rc && preset) {
-        rc = vtrain_lora_open(&w->preset, preset, err);
-        if (!rc)
-            rc = vtrain_lora_check_of(w->preset, name, err);
-        vc_context(err, rc, "--preset_lora_path");
-    }
     if (rc) {
         vtrain_weights_close(w);
         return rc;
@@ -433,11 +430,29 @@ int vtrain_weights_open(vtrain_weights **out, const char *model, const char *nam
     return 0;
 }
 
+int vtrain_weights_fold(vtrain_weights *w, const char *path, double strength, const char *name,
+                        vc_err *err)
+{
+    vtrain_lora *l;
+    if (w->n_presets == PRESETS)
+        return vc_fail(err, VC_EUSAGE, "--preset_lora_path: at most %d files are folded in",
+                       PRESETS);
+    int rc = vtrain_lora_open(&l, path, err);
+    if (l)
+        w->preset[w->n_presets++] = l;
+    if (!rc)
+        rc = vtrain_lora_check_of(l, name, err);
+    if (!rc)
+        rc = vtrain_lora_weaken(l, strength, err);
+    return vc_context(err, rc, "--preset_lora_path");
+}
+
 void vtrain_weights_close(vtrain_weights *w)
 {
     if (!w)
         return;
-    vtrain_lora_close(w->preset);
+    for (int i = 0; i < w->n_presets; i++)
+        vtrain_lora_close(w->preset[i]);
     for (int i = 0; i < SWAPPED; i++)
         free(w->swapped[i].copy);
     vf_model_close(w->file);
@@ -446,9 +461,9 @@ void vtrain_weights_close(vtrain_weights *w)
     free(w);
 }
 
-const char *vtrain_weights_note(const vtrain_weights *w)
+const char *vtrain_weights_note(const vtrain_weights *w, int i)
 {
-    return w->preset ? vtrain_lora_note(w->preset) : NULL;
+    return i < w->n_presets ? vtrain_lora_note(w->preset[i]) : NULL;
 }
 
 const cJSON *vtrain_weights_config(const vtrain_weights *w)
@@ -473,9 +488,11 @@ int vtrain_weights_hash(vf_key *k, const vtrain_weights *w, const atomic_int *st
     return vc_context(err, vc_maps_check(rc, err), "%s", w->path);
 }
 
-bool vtrain_weights_preset(const vtrain_weights *w, vf_key *k)
+bool vtrain_weights_preset(const vtrain_weights *w, int i, vf_key *k, double *strength)
 {
-    if (w->preset)
-        *k = vtrain_lora_hash(w->preset);
-    return w->preset;
+    if (i >= w->n_presets)
+        return false;
+    *k = vtrain_lora_hash(w->preset[i]);
+    *strength = vtrain_lora_strength(w->preset[i]);
+    return true;
 }

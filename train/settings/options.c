@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -216,12 +217,15 @@ static void check_files(const vtrain_config *c, vc_flags *set)
         { "model", c->model }, { "transformer", c->transformer }, { "scheduler", c->scheduler },
         { "transformer_high", c->transformer_high }, { "connectors", c->connectors },
         { "lora_checkpoint", c->lora_checkpoint },
-        { "preset_lora_path", c->preset_lora_path },
     };
     vc_err e;
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
         if (paths[i].path && !vc_file_exists(paths[i].path))
             vc_flags_catch(set, vc_hub_missing(paths[i].flag, paths[i].path, &e), &e);
+    for (int i = 0; i < c->preset_lora_path.n; i++)
+        if (!vc_file_exists(c->preset_lora_path.item[i]))
+            vc_flags_catch(set, vc_hub_missing("preset_lora_path", c->preset_lora_path.item[i],
+                                               &e), &e);
     for (int i = 0; i < c->latents.n; i++)
         if (strchr(c->latents.item[i], ',') && !vc_file_exists(c->latents.item[i]))
             vc_flags_wrong(set, "--latents %s: a comma divides nothing here: write the flag again "
@@ -259,6 +263,23 @@ static void check_fp8(vtrain_config *c, vc_flags *set)
     c->transformer_dtype = VC_F8E4M3;
 }
 
+/* As sd-scripts: files without a multiplier have 1. */
+static void check_presets(const vtrain_config *c, vc_flags *set)
+{
+    for (int i = 0; i < c->preset_lora_multiplier.n; i++) {
+        char *end;
+        const char *text = c->preset_lora_multiplier.item[i];
+        const double x = strtod(text, &end);
+        if (!*text || *end || !isfinite(x) || x == 0)
+            vc_flags_wrong(set, "--preset_lora_multiplier %s: a number other than 0 is expected, "
+                           "one for each file of --preset_lora_path", text);
+    }
+    if (c->preset_lora_multiplier.n > c->preset_lora_path.n)
+        vc_flags_wrong(set, "--preset_lora_multiplier: %d numbers, but --preset_lora_path has %d "
+                       "files: give one for each", c->preset_lora_multiplier.n,
+                       c->preset_lora_path.n);
+}
+
 static void check_model(vtrain_config *c, vc_flags *set, bool fresh)
 {
     bool sized = c->dit_width != 192 || c->dit_layers != 4 || c->dit_heads != 3 ||
@@ -271,7 +292,8 @@ static void check_model(vtrain_config *c, vc_flags *set, bool fresh)
         vc_flags_wrong(set, "--transformer_high: the other transformer is missing: give it with "
                        "--transformer, or both with --model; to train the one for high noise "
                        "alone, give --transformer %s --boundary_type high", c->transformer_high);
-    if (c->preset_lora_path && fresh)
+    check_presets(c, set);
+    if (c->preset_lora_path.n && fresh)
         vc_flags_wrong(set, "--preset_lora_path: there are no weights to fold it into: give "
                        "--model or --transformer");
 }

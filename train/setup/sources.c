@@ -2,8 +2,10 @@
 #include "train/setup/sources.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "common/base/buf.h"
 #include "train/models/weights.h"
 
 #define PRESET "preset_lora_path"
@@ -34,26 +36,32 @@ static void schedule_text(char *text, size_t size, const vtrain_config *c,
         snprintf(text, size, "shift %g", s->shift);
 }
 
-/* The hash of the preset LoRA, and of that of the second transformer behind it; "": none. */
-static void preset_text(char *text, const vtrain_model *m)
+/* The hashes of the preset LoRAs, as "HASH*0.5" of another strength than 1, and those of the second
+ * transformer behind them; malloc'ed, and "" without any. NULL when out of memory. */
+static char *preset_text(const vtrain_model *m)
 {
     const vtrain_weights *of[] = { m->weights, m->low_weights };
+    vc_buf text = { 0 };
     char hex[VF_KEY_HEX];
+    double strength;
     vf_key k;
-    *text = '\0';
     for (size_t i = 0; i < sizeof of / sizeof *of; i++)
-        if (of[i] && vtrain_weights_preset(of[i], &k))
-            strcat(strcat(text, *text ? " " : ""), vf_key_hex(hex, k));
+        for (int n = 0; of[i] && vtrain_weights_preset(of[i], n, &k, &strength); n++) {
+            vc_buf_printf(&text, "%s%s", text.n ? " " : "", vf_key_hex(hex, k));
+            if (strength != 1)
+                vc_buf_printf(&text, "*%.17g", strength);
+        }
+    return vc_buf_take(&text);
 }
 
 static int collect(vtrain *t, vc_err *err)
 {
-    char text[160];
+    char text[160], *presets = preset_text(&t->model);
     t->compared.sources = cJSON_CreateObject();
-    bool ok = t->compared.sources;
-    preset_text(text, &t->model);
-    if (ok && *text)
-        ok = cJSON_AddStringToObject(t->compared.sources, PRESET, text);
+    bool ok = t->compared.sources && presets;
+    if (ok && *presets)
+        ok = cJSON_AddStringToObject(t->compared.sources, PRESET, presets);
+    free(presets);
     schedule_text(text, sizeof text, &t->cfg, &t->model.scheduler);
     if (ok && *text)
         ok = cJSON_AddStringToObject(t->compared.sources, SCHEDULER, text);
@@ -74,9 +82,13 @@ static int compare_preset(const vtrain *t, vc_err *err)
                        "out, or give --allow_mismatch", t->from.dir);
     if (!had || !strcmp(had, has))
         return 0;
+    if (t->cfg.preset_lora_path.n > 1 || strpbrk(had, " *") || strchr(has, '*'))
+        return vc_fail(err, VC_EMISMATCH, "--preset_lora_path: other LoRAs or multipliers "
+                       "(XXH3-128 %s) than those that %s was trained with (XXH3-128 %s): give "
+                       "those, in their order, or --allow_mismatch", has, t->from.dir, had);
     return vc_fail(err, VC_EMISMATCH, "--preset_lora_path %s: another LoRA (XXH3-128 %s) than the "
                    "one that %s was trained with (XXH3-128 %s): give that one, or "
-                   "--allow_mismatch", t->cfg.preset_lora_path, has, t->from.dir, had);
+                   "--allow_mismatch", t->cfg.preset_lora_path.item[0], has, t->from.dir, had);
 }
 
 static int compare_schedule(const vtrain *t, vc_err *err)

@@ -95,15 +95,15 @@ static int open_weights(vtrain_weights **out, const vtrain *t, bool low, vc_err 
     const vtrain_config *c = &t->cfg;
     const char *half = t->model.boundary > 0 ? t->model.half[low] : c->transformer;
     vc_dtype held = c->training_type == VTRAIN_LORA ? c->transformer_dtype : VC_DTYPE_NONE;
-    char *preset = NULL;
-    if (c->preset_lora_path) {
-        preset = vtrain_half_lora(t, c->preset_lora_path, low);
-        if (!preset)
-            return vc_no_memory(err);
+    const char *name = low ? "transformer_2" : "transformer";
+    int rc = vtrain_weights_open(out, c->model, name, half, held, err);
+    for (int i = 0; !rc && i < c->preset_lora_path.n; i++) {
+        const char *by = i < c->preset_lora_multiplier.n ? c->preset_lora_multiplier.item[i] : "1";
+        char *path = vtrain_half_lora(t, c->preset_lora_path.item[i], low);
+        rc = path ? vtrain_weights_fold(*out, path, strtod(by, NULL), name, err)
+                  : vc_no_memory(err);
+        free(path);
     }
-    int rc = vtrain_weights_open(out, c->model, low ? "transformer_2" : "transformer", half, held,
-                                 preset, err);
-    free(preset);
     return rc;
 }
 
@@ -153,8 +153,9 @@ int vtrain_open_config(vtrain *t, vc_err *err)
         rc = open_weights(&t->model.low_weights, t, true, err);
     if (rc)
         return rc;
-    if (vtrain_weights_note(t->model.weights) && !vtrain_both(t))
-        vc_say(t->ui, "--preset_lora_path: %s", vtrain_weights_note(t->model.weights));
+    for (int i = 0; i < c->preset_lora_path.n && !vtrain_both(t); i++)
+        if (vtrain_weights_note(t->model.weights, i))
+            vc_say(t->ui, "--preset_lora_path: %s", vtrain_weights_note(t->model.weights, i));
     const cJSON *config = vtrain_weights_config(t->model.weights);
     rc = vf_json_str(config, "_class_name", &class_name, err);
     if (rc)

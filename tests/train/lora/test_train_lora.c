@@ -377,6 +377,55 @@ static void test_source(void **state)
     free(path);
 }
 
+static int bf16_get(void *arg, const char *name, vt_host *v, vc_err *err)
+{
+    int rc = plain_get(arg, name, v, err);
+    v->dtype = VC_BF16;
+    return rc;
+}
+
+/* Several files are folded in one after the other, each at its own strength, as by hand: a weight
+ * has the type of the file between them. One copy of it stays. */
+static void test_presets(void **state)
+{
+    static const double strength[] = { 0.5, 1, -2 };
+    enum { FILES = 3, N = OUT * IN };
+    vc_err err = { 0 };
+    vtrain_lora *l[2][FILES];
+    uint16_t w[N];
+    float want[N], out[N];
+    char *path = vc_path_join(*state, "several.safetensors");
+    vt_source src[2] = { { .get = bf16_get, .arg = w }, { .get = bf16_get, .arg = w } };
+    vt_host v;
+    write_layout(path, &layouts[0]);
+    for (int i = 0; i < N; i++)
+        want[i] = (float)(i % 7) / 3;
+    vc_from_f32(w, VC_BF16, want, N);
+    vc_to_f32(want, w, VC_BF16, N);
+    for (int i = 0; i < FILES; i++) {
+        uint16_t rounded[N];
+        vtrain_lora_merge(want, OUT, IN, a_values, b_values, RANK, 4 * strength[i]);
+        vc_from_f32(rounded, VC_BF16, want, N);
+        vc_to_f32(want, rounded, VC_BF16, N);
+        for (int k = 0; k < 2; k++) {
+            assert_int_equal(vtrain_lora_open(&l[k][i], path, &err), 0);
+            assert_int_equal(vtrain_lora_weaken(l[k][i], strength[i], &err), 0);
+            src[k] = vtrain_lora_source(l[k][i], &src[k], k);
+        }
+    }
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(src[k].get(src[k].arg, MODULE ".weight", &v, &err), 0);
+        assert_int_equal(v.dtype, VC_BF16);
+        assert_int_equal(vtrain_lora_bytes(l[k][FILES - 1]), sizeof w);
+        vc_to_f32(out, v.data, VC_BF16, N);
+        if (!k)
+            assert_memory_equal(out, want, sizeof out);
+    }
+    for (int i = 0; i < 2 * FILES; i++)
+        vtrain_lora_close(l[i / FILES][i % FILES]);
+    free(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -384,7 +433,7 @@ int main(void)
         cmocka_unit_test(test_layouts), cmocka_unit_test(test_bad_files),
         cmocka_unit_test(test_merge),   cmocka_unit_test(test_source),
         cmocka_unit_test(test_values),  cmocka_unit_test(test_peft_folder),
-        cmocka_unit_test(test_overflow),
+        cmocka_unit_test(test_overflow), cmocka_unit_test(test_presets),
     };
     return cmocka_run_group_tests(tests, toy_dir_setup, toy_dir_teardown);
 }

@@ -116,7 +116,7 @@ void ref_check_first(const vtrain_family *family, const char *golden, const ref_
     vc_err err = { 0 };
     ref_open_parts(&m, golden, VC_F32, VC_F32);
     char *file = vc_path_join(golden_tmp(golden), "diffusion_pytorch_model.safetensors");
-    assert_ok(vtrain_weights_open(&w, NULL, "transformer", file, VC_DTYPE_NONE, NULL, &err), &err);
+    assert_ok(vtrain_weights_open(&w, NULL, "transformer", file, VC_DTYPE_NONE, &err), &err);
     assert_ok(vtrain_weights_family(w, family, &err), &err);
     const vt_source src = vtrain_weights_source(w, false);
     assert_ok(vtrain_dit_open(&m.model, family, vtrain_weights_config(w), m.params, &src, &err),

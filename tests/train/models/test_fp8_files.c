@@ -93,7 +93,8 @@ static float *output_of(const vtrain_family *family, const char *golden, const c
     ref_open_parts(&m, golden, VC_F32, VC_F32);
     char *path = vc_format("%s/%s%s", golden_tmp(golden), file,
                            m.config->child ? "" : ".safetensors");
-    assert_ok(vtrain_weights_open(&w, NULL, "transformer", path, held, lora, &err) ||
+    assert_ok(vtrain_weights_open(&w, NULL, "transformer", path, held, &err) ||
+              (lora && vtrain_weights_fold(w, lora, 1, "transformer", &err)) ||
               vtrain_weights_family(w, family, &err), &err);
     const vt_source src = vtrain_weights_source(w, false);
     assert_ok(vtrain_dit_open(&m.model, family, vtrain_weights_config(w), m.params, &src, &err) ||

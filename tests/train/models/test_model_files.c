@@ -263,7 +263,7 @@ static void whole_model_is_written(void **state)
         vtrain_weights *w, *again;
         vc_err err = { 0 };
         tiny m;
-        assert_ok(vtrain_weights_open(&w, NULL, "transformer", from, VC_DTYPE_NONE, NULL, &err),
+        assert_ok(vtrain_weights_open(&w, NULL, "transformer", from, VC_DTYPE_NONE, &err),
                   &err);
         vt_source src = vtrain_weights_source(w, false);
         tiny_open(&m, &src);
@@ -282,7 +282,7 @@ static void whole_model_is_written(void **state)
         assert_int_equal(vc_file_exists(single), rows[i].files == 1);
         assert_int_equal(vc_file_exists(index), rows[i].files > 1);
         assert_int_equal(vc_file_exists(last), rows[i].files > 1);
-        assert_ok(vtrain_weights_open(&again, NULL, "transformer", to, VC_DTYPE_NONE, NULL, &err),
+        assert_ok(vtrain_weights_open(&again, NULL, "transformer", to, VC_DTYPE_NONE, &err),
                   &err);
         assert_int_equal(vtrain_weights_check(again, m.p, &err), 0);
         vt_source b = vtrain_weights_source(again, false);
@@ -323,7 +323,7 @@ static void frozen_weights_are_mapped(void **state)
         vtrain_weights *w;
         vc_err err = { 0 };
         tiny m;
-        assert_ok(vtrain_weights_open(&w, NULL, "transformer", dir, rows[i].held, NULL, &err),
+        assert_ok(vtrain_weights_open(&w, NULL, "transformer", dir, rows[i].held, &err),
                   &err);
         vt_source src = vtrain_weights_source(w, false);
         tiny_open(&m, &src);

@@ -100,8 +100,7 @@ static void test_weights(void **state)
     ref_open_parts(&m, "ttt-names", VC_F32, VC_F32);
     const char *text = vf_safetensors_meta(m.golden, "names");
     OK(vf_json_parse(&names, text, strlen(text), &err));
-    OK(vtrain_weights_open(&w, NULL, "transformer", golden_tmp("ttt-names"), VC_DTYPE_NONE, NULL,
-                           &err));
+    OK(vtrain_weights_open(&w, NULL, "transformer", golden_tmp("ttt-names"), VC_DTYPE_NONE, &err));
     OK(vtrain_weights_family(w, &vtrain_ttt, &err));
     config = cJSON_Duplicate(vtrain_weights_config(w), true);
     OK(vtrain_ttt.ssm(config, &want, &err));
