@@ -11,7 +11,8 @@ mkdir "$HOME"
 id=Tiny-AI/Ltx-0.1-Diffusers
 small_set data 2
 need make_model ltx LTXPipeline 8
-echo "{\"_class_name\": \"LTXPipeline\", \"text_encoder\": [\"transformers\", \"T5EncoderModel\"]}" >ltx/model_index.json
+echo '{"_class_name": "LTXPipeline", "text_encoder": ["transformers", "T5EncoderModel"]}' \
+    >ltx/model_index.json
 run=(vprep --meta data/metadata.json "${sampling[@]}" --image_sample_size 64 --model)
 
 # cached FOLDER HASH: puts the model into a cache in the layout of Hugging Face.

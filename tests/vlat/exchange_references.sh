@@ -75,7 +75,7 @@ make normal flux sample f32 bf16
 expect 1 'normal: of family flux musubi-tuner keeps samples with reference pictures alone' \
     vlat export normal --to musubi --out x
 
-# ---- FLUX.2: the tokens of all references in a row; the numbers of their places tell them apart ----
+# ---- FLUX.2: the tokens of all references in a row, told apart by the numbers of their places ----
 make klein flux2 mode bf16 bf16 6 edit
 back klein diffsynth --space raw
 same klein klein.diffsynth.back

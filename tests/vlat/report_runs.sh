@@ -13,8 +13,8 @@ run()
             "\"grad_norm\":1,\"tokens_per_s\":1000,\"step_s\":2,\"data_wait_s\":0," \
             "\"peak_bytes\":1073741824,\"bucket\":\"5x8x8\",\"caption_dropout\":0.1}"
     done >"$1/metrics.jsonl"
-    printf '# settings\n\n# Data\nlatents: [a.lmdb]\nseed: 42\nlearning_rate: %s\noutput_dir: %s\n' \
-        "$3" "$1" >"$1/config.yaml"
+    printf '%s\n' '# settings' '' '# Data' 'latents: [a.lmdb]' 'seed: 42' "learning_rate: $3" \
+        "output_dir: $1" >"$1/config.yaml"
     printf "$png newest" >"$1/validation/step-10/000-000.png"
     printf "$png oldest $4" >"$1/validation/step-9/000.png"
 }

@@ -10,7 +10,8 @@ export VLT_SOURCE
 small_set media 4                            # 3 clips, 1 still
 sed -i 's/picture [0-9], [0-9x]*/one caption/' media/metadata.json
 need make_model m HunyuanVideoImageToVideoPipeline 4
-echo '[{"prompt": "a disc", "negative_prompt": "mud", "image_path": "media/still-3.png", "num_frames": 9}]' >prompts.json
+echo '[{"prompt": "a disc", "negative_prompt": "mud",' \
+    '"image_path": "media/still-3.png", "num_frames": 9}]' >prompts.json
 sampling+=(--image_sample_size 64)
 prep() { vprep --meta media/metadata.json "${sampling[@]}" --model m --train_mode i2v \
     --validation_prompts prompts.json --out "$@"; }
@@ -53,7 +54,9 @@ whole flipped || wrong "not whole after a change of the crops"
 expect 0 '4 encoded' prep dense --image_condition_type latent_concat
 holds dense/manifest.json '"max_length":260,"image_embed_interleave":2'
 mv m/transformer/config.json config.json
-expect 2 'm: its transformer/config.json has no image_condition_type.*give --image_condition_type token_replace or' prep b
+expect 2 \
+    'm: its transformer/config.json has no image_condition_type.*give --image_condition_type token_replace or' \
+    prep b
 expect 0 '4 encoded' prep b --image_condition_type latent_concat
 same_values dense b || wrong "a flag and a file give other values"
 mv config.json m/transformer
@@ -101,17 +104,20 @@ refused() { # refused STATUS PATTERN FLAGS...
 need make_model t HunyuanVideoPipeline 4
 need make_model c CogVideoXPipeline 4
 refused 1 \
-    't/tokenizer: this tokenizer makes .* tokens of the template in front of a prompt, not 103: give the tokenizer' --tokenizer t/tokenizer
+    't/tokenizer: this tokenizer makes .* tokens of the template in front of a prompt, not 103: give the tokenizer' \
+    --tokenizer t/tokenizer
 refused 1 't/text_encoder/config.json.*model_type' --text_encoder t/text_encoder
 refused 2 \
-    'c/vae: .* AutoencoderKLCogVideoX, and models of hunyuanvideo are .*: give --vae DIR with such a VAE' --vae c/vae
+    'c/vae: .* AutoencoderKLCogVideoX, and models of hunyuanvideo are .*: give --vae DIR with such a VAE' \
+    --vae c/vae
 mkdir small && sed 's/56/48/' m/image_processor/preprocessor_config.json \
     >small/preprocessor_config.json
 sed -i 's/"height": 48/"height": 56/' small/preprocessor_config.json
 refused 1 'small/preprocessor_config.json: crop_size: .*a square' --image_processor small
 sed 's/56/48/g' m/image_processor/preprocessor_config.json >small/preprocessor_config.json
 refused 1 \
-    'small/preprocessor_config.json: crop_size: pictures of 48 pixels a side, the vision model takes 56' --image_processor small
+    'small/preprocessor_config.json: crop_size: pictures of 48 pixels a side, the vision model takes 56' \
+    --image_processor small
 mv m/image_processor away
 refused 2 'image_processor is missing: m/image_processor is no folder'
 mv away m/image_processor

@@ -32,9 +32,11 @@ long() { head -c "$1" /dev/zero | tr '\0' "$2"; }
     printf '{"file_path": "%s.mp4", "text": "a longer path"},\n' "$(long 5000000 x)"
     printf '{"file_path": "clip-1.mp4", "x": %s%s, "text": "z"},\n' "$(long 300 '[')" \
         "$(long 300 ']')"
-    printf '{"file_path": "clip-1.mp4", "fps": 1e9, "text": "z"},\n{"file_path": "clip-1.mp4", "width": 99999999, "text": "z"},\n'
+    printf '{"file_path": "clip-1.mp4", %s, "text": "z"},\n' '"fps": 1e9' '"width": 99999999'
     printf '{"file_path": "still-3.png", "type": "image", "text": "good"},\n'
-    for i in 0 1 2; do printf '{"file_path": "clip-%d.mp4", "type": "video", "text": "more %d"},\n' $i $i{,,,}; done
+    for i in 0 1 2; do
+        printf '{"file_path": "clip-%d.mp4", "type": "video", "text": "more %d"},\n' $i $i{,,,}
+    done
     printf '{"file_path": "clip-1.mp4", "type": "video", "text": "good"}]\n'
 } >"$dir/media/list.json"
 rows=$(grep -c file_path "$dir/media/list.json")

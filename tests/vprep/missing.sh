@@ -102,8 +102,8 @@ same "$dir/b" "all back"
 # The list has grown, and its old sources are missing.
 hide clip-0.mp4 clip-1.mp4
 sed -n '1p;/clip-0/p;/clip-1/p' "$list" | sed '/clip-1/s/ *$//; $s/,$//' >"$dir/media/two.json"
-printf '[{"file_path": "clip-0.mp4", "type": "video", "text": "a"}, {"file_path": "clip-1.mp4", "type": "video", "text": "b"}]' \
-    >"$dir/media/two.json"
+printf '[%s, %s]' '{"file_path": "clip-0.mp4", "type": "video", "text": "a"}' \
+    '{"file_path": "clip-1.mp4", "type": "video", "text": "b"}' >"$dir/media/two.json"
 show clip-0.mp4 clip-1.mp4
 check two 0 vprep --meta "$dir/media/two.json" "${sampling[@]}" --out "$dir/two"
 hide clip-0.mp4 clip-1.mp4

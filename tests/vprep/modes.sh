@@ -84,7 +84,8 @@ done
 
 # ---- first frames of validation prompts ----
 cat >"$dir/media/prompts.json" <<'JSON'
-[{"prompt": "a", "image": "still-3.png"}, {"prompt": "b", "image_path": "still-3.png", "height": 48, "width": 80},
+[{"prompt": "a", "image": "still-3.png"},
+ {"prompt": "b", "image_path": "still-3.png", "height": 48, "width": 80},
  {"prompt": "c"}]
 JSON
 check "validation images" 0 vprep "${meta[@]}" --out "$dir/c" --train_mode i2v \

@@ -13,8 +13,8 @@ shares()
     sed -n 's/.*"phase":"\(clips\|decoding\)".*"done":\([0-9]*\),"within":\([0-9.]*\),.*/\2 \3/p' \
         "$stderr" | awk '{ print $1 + $2 }'
 }
-# rising MOST: several shares are below MOST, none is below the one before, and several are above it,
-# as a line is printed too when nothing was done since the last one
+# rising MOST: several shares are below MOST, none is below the one before, and several are above
+# it, as a line is printed too when nothing was done since the last one
 rising()
 {
     shares | awk -v most="$1" '$1 < last || $1 > most { bad = 1 } $1 > last && $1 < most { n++ }

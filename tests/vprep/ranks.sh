@@ -12,8 +12,18 @@ ffmpeg -v error -y -f lavfi -i testsrc2=s=96x64:r=10:d=1 -vf \
 cp "$dir/media/clip-4.mp4" "$dir/media/sized.mp4"
 cp "$dir/media/still-3.png" "$dir/media/copy.png"
 head -c 300 "$dir/media/clip-1.mp4" >"$dir/media/cut.mp4"
-sed -i '$ s/\]/,{"file_path": "vfr.mkv", "type": "video", "text": "jumpy"},\n{"file_path": "sized.mp4", "type": "video", "text": "sized", "width": 64, "height": 96, "frames": 10, "fps": 10},\n{"file_path": "cut.mp4", "text": "cut"},\n{"text": "nothing"},\n{"file_path": "clip-4.mp4", "type": "video", "text": "no such size", "width": 80, "height": 80, "frames": 10, "fps": 10},\n{"file_path": "copy.png", "text": "a copy"},\n{"file_path": "clip-0.mp4", "type": "video", "text": "again"}]/' \
-    "$dir/media/metadata.json"
+sed -i '$ s/\]$//' "$dir/media/metadata.json"
+cat >>"$dir/media/metadata.json" <<'JSON'
+,{"file_path": "vfr.mkv", "type": "video", "text": "jumpy"},
+{"file_path": "sized.mp4", "type": "video", "text": "sized", "width": 64, "height": 96,
+ "frames": 10, "fps": 10},
+{"file_path": "cut.mp4", "text": "cut"},
+{"text": "nothing"},
+{"file_path": "clip-4.mp4", "type": "video", "text": "no such size", "width": 80, "height": 80,
+ "frames": 10, "fps": 10},
+{"file_path": "copy.png", "text": "a copy"},
+{"file_path": "clip-0.mp4", "type": "video", "text": "again"}]
+JSON
 printf '[{"prompt": "a validation prompt", "negative_prompt": "blurred"}]' >"$dir/prompts.json"
 list=$dir/media/metadata.json
 flags=("${sampling[@]}" --variants 2 --random_hw_adapt --shard_size 1M \

@@ -18,7 +18,8 @@ flags+=(--meta "$list")
 # A limit of file sizes in KiB, for one rank or for all, replaces the full disk. MPI's shared memory
 # exceeds this limit, so messages are sent by sockets.
 export OMPI_MCA_btl=self,tcp
-limited='[ "$1" != all ] && [ "$1" != "${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-0}}" ] || ulimit -f "$2"; shift 2; exec "$@"'
+limited='[ "$1" != all ] && [ "$1" != "${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-0}}" ] || ulimit -f "$2"
+    shift 2; exec "$@"'
 for row in "2 1 96" "4 all 1100" "4 2 1100" "2 0 40"; do
     read -r n rank kib <<<"$row"
     rm -rf "$dir/cut" && cp -r "$dir/some" "$dir/cut"

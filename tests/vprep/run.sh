@@ -28,8 +28,9 @@ absent "$dir/a/manifest.json"
 check run 0 vprep "${meta[@]}" --out "$dir/a" && stderr_has "7 encoded"
 # In one file, as of a batch job, the plan stands before the work.
 vprep "${meta[@]}" --out "$dir/one-file" >"$dir/file" 2>&1 || wrong "one file: failed"
-awk '/^7 samples/ { plan = NR } /^vprep: text: / { work = NR } END { exit !(plan && plan < work) }' \
-    "$dir/file" || wrong "the plan is not before the work: $(cat "$dir/file")"
+awk '/^7 samples/ { plan = NR } /^vprep: text: / { work = NR }
+    END { exit !(plan && plan < work) }' "$dir/file" ||
+    wrong "the plan is not before the work: $(cat "$dir/file")"
 
 # ---- a stop skips nothing, and the same command goes on ----
 check stopped 143 fault "open@media/clip-4.mp4:4:term" vprep "${meta[@]}" --out "$dir/stopped" \

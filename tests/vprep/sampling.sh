@@ -120,7 +120,8 @@ check flips 0 vprep --meta "$dir/media/flips.jsonl" --out "$dir/o" --dry_run --r
 
 # ---- --trust_metadata opens no file and makes the same plan; a wrong size fails at decoding ----
 rows() { # rows WIDTH: rows of clip-0, whose size is 96x64 with 10 frames
-    printf '{"file_path":"clip-0.mp4","type":"video","text":"a","width":%s,"height":64,"frames":10,"fps":10}\n' "$1"
+    echo '{"file_path":"clip-0.mp4","type":"video","text":"a","width":'"$1"',"height":64,' \
+        '"frames":10,"fps":10}'
 }
 rows 96 >"$dir/media/true.jsonl" && rows 80 >"$dir/media/false.jsonl"
 check probed 0 vprep --meta "$dir/media/true.jsonl" "${sampling[@]}" --out "$dir/t1"

@@ -7,7 +7,8 @@
 small_set "$dir/media" 12
 # a clip that occurs twice with two captions, and one picture under two names
 cp "$dir/media/still-3.png" "$dir/media/copy.png"
-sed -i '$ s/\]/,{"file_path": "clip-0.mp4", "type": "video", "text": "again"},\n{"file_path": "copy.png", "text": "a copy"}]/' \
+again='{"file_path": "clip-0.mp4", "type": "video", "text": "again"}'
+sed -i '$ s/\]/,'"$again"',\n{"file_path": "copy.png", "text": "a copy"}]/' \
     "$dir/media/metadata.json"
 printf '[{"prompt": "a validation prompt"}]' >"$dir/prompts.json"
 flags=("${sampling[@]}" --variants 2 --validation_prompts "$dir/prompts.json")

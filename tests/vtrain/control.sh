@@ -14,8 +14,8 @@ for name in clip-0.mp4 clip-1.mp4 clip-2.mp4 still-3.png; do
 done
 sed 's/"file_path": "\([^"]*\)"/"file_path": "\1", "control_file_path": "control-\1"/' \
     media/metadata.json >media/control.json
-echo '[{"prompt": "a disc", "control_file_path": "media/control-clip-2.mp4", "image_path": "media/still-3.png",
-    "height": 64, "width": 64, "num_frames": 9}]' >prompts.json
+echo '[{"prompt": "a disc", "control_file_path": "media/control-clip-2.mp4",
+    "image_path": "media/still-3.png", "height": 64, "width": 64, "num_frames": 9}]' >prompts.json
 need make_model control WanFunControlPipeline wan-control
 need make_model control_ref WanFunControlPipeline wan-control-ref
 need make_model cog CogVideoXFunControlPipeline cogvideox-control
@@ -135,4 +135,5 @@ refused() { # refused PATTERN DATASET MODEL
 }
 need vprep --meta media/metadata.json "${sampling[@]}" --model control --out plain.lmdb
 refused 'takes a first-frame image .*for a Control model, give vtrain --model' cog.lmdb cog
-refused 'takes a control clip .*plain.lmdb was made with --train_mode normal: run vprep --train_mode control' plain.lmdb control
+refused 'takes a control clip .*plain.lmdb was made with --train_mode normal: run vprep --train_mode control' \
+    plain.lmdb control

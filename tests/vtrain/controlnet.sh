@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # A blockwise ControlNet of Qwen-Image, from a list as DiffSynth-Studio has it: vprep stores the
 # latents of blockwise_controlnet_image, vtrain trains a new ControlNet, whose file has the names of
-# DiffSynth-Studio, continues it, resumes, and trains a LoRA beside it, frozen or trained too; ranks;
-# what is refused.
+# DiffSynth-Studio, continues it, resumes, and trains a LoRA beside it, frozen or trained too;
+# ranks; what is refused.
 . "$(dirname "$0")/../lib/check.sh"
 export VLT_SOURCE
 
@@ -80,7 +80,8 @@ done
 # ---- ranks train the same, whole and split ----
 near() { paste <(losses "$1") <(losses "$2") | awk 'function far(a, b) {
     return a - b > 1e-4 * b || b - a > 1e-4 * b }
-    far($1, $3) || far($2, $4) { bad = 1 } END { exit bad || NR != 4 }' || wrong "$2: other training"; }
+    far($1, $3) || far($2, $4) { bad = 1 } END { exit bad || NR != 4 }' ||
+    wrong "$2: other training"; }
 if have_ranks; then
     check one 0 train one "${control[@]}" $net new --max_train_steps 4 --global_batch_size 2
     for how in ddp zero2 fsdp; do

@@ -61,8 +61,8 @@ expect 1 'both/vae: .*; both/text_encoder: .*--allow_mismatch' train a allowed-3
 
 # ---- a checkpoint waits for a long hash, a signal does not; a hash that cannot be written ----
 held=open@t/text_encoder/diffusion:1:run                        # until there is a checkpoint
-hold() { export \
-    VLT_FAULT_RUN="i=0; until [ -e $1/checkpoint-1 ] || [ \$i = $2 ]; do i=\$((i+1)); sleep 0.05; done"; }
+hold() { export VLT_FAULT_RUN="i=0
+    until [ -e $1/checkpoint-1 ] || [ \$i = $2 ]; do i=\$((i+1)); sleep 0.05; done"; }
 hold long 40
 expect 1 't/text_encoder: other weights' fault $held vtrain --latents a --output_dir long \
     --train_batch_size 1 --threads 1 \
@@ -85,7 +85,8 @@ expect 0 'm/vae: hashing' train a full --model m "${lora[@]}" --max_train_steps 
 
 # A file is truncated while it is read: the steps that were done are saved.
 cp -r m torn
-export VLT_FAULT_RUN="until grep -q '\"step\":3,' torn-out/metrics.jsonl; do sleep 0.05; done; truncate -s 45056 torn/$text"
+export VLT_FAULT_RUN="until grep -q '\"step\":3,' torn-out/metrics.jsonl; do sleep 0.05; done
+    truncate -s 45056 torn/$text"
 expect 1 'was cut short' fault close@torn/text_encoder/diffusion:1:run vtrain --latents a \
     --output_dir torn-out --model torn \
     --train_batch_size 1 --threads 1 --training_type lora --rank 2 --max_train_steps 100000000 \

@@ -120,7 +120,8 @@ expect 2 'low_noise_model is a second transformer: leave one out, or give both w
     --model_id_with_origin_paths \
     'A14B:high_noise_model/*.safetensors,A14B:low_noise_model/*.safetensors'
 low --model_id_with_origin_paths 'A14B:low_noise_model/*.safetensors'
-expect 2 '.--boundary_type high: .*low_noise_14B_fp16.safetensors is the transformer for low noise.* give --boundary_type low, or the other' train --transformer files/wan2.2_t2v_low_noise_14B_fp16.safetensors --boundary_type high
+expect 2 '.--boundary_type high: .*low_noise_14B_fp16.safetensors is the transformer for low noise.* give --boundary_type low, or the other' \
+    train --transformer files/wan2.2_t2v_low_noise_14B_fp16.safetensors --boundary_type high
 expect 2 'is the transformer for low noise' train --transformer Wan2.2-T2V-A14B/low_noise_model \
     --max_timestep_boundary 0.417
 expect 2 'is the transformer for high noise' train --model w --transformer w/transformer \
@@ -150,9 +151,12 @@ expect 0 'levels from 0.875 for transformer (30% of micro-batches), below for tr
     --dry_run --model w --boundary_type both --weighting_scheme uniform
 both --model w --boundary_type both
 first=$n
+a14b=Wan2.2-T2V-A14B
 for flags in "--model Wan2.2-T2V-A14B --boundary_type both" \
-    "--task t2v-A14B --dit Wan2.2-T2V-A14B/low_noise_model --dit_high_noise Wan2.2-T2V-A14B/high_noise_model --timestep_boundary 0.875" \
-    "--dit files/wan2.2_t2v_low_noise_14B_fp16.safetensors --dit_high_noise files/wan2.2_t2v_high_noise_14B_fp16.safetensors" \
+    "--task t2v-A14B --dit $a14b/low_noise_model --dit_high_noise $a14b/high_noise_model
+        --timestep_boundary 0.875" \
+    "--dit files/wan2.2_t2v_low_noise_14B_fp16.safetensors
+        --dit_high_noise files/wan2.2_t2v_high_noise_14B_fp16.safetensors" \
     "--model w --transformer w/transformer_2 --boundary_type both" \
     "--model Wan2.2-T2V-A14B --transformer_high hub/HighNoise/wan.safetensors"; do
     both $flags
@@ -173,8 +177,9 @@ for half in low high; do
 done
 expect "1 2" 'for two transformers a checkpoint that has LoRAs of both' train --model w \
     --boundary_type both --lora_checkpoint $one/checkpoint-2
-expect "1 2" 'transformer_2: .*ffn_dim' bash \
-    -c 'cp -r w other && sed -i "s/\"ffn_dim\": *[0-9]*/\"ffn_dim\": 8/" other/transformer_2/config.json && vtrain --latents a --output_dir other-run --model other --boundary_type both --training_type lora'
+cp -r w other && sed -i 's/"ffn_dim": *[0-9]*/"ffn_dim": 8/' other/transformer_2/config.json
+expect "1 2" 'transformer_2: .*ffn_dim' vtrain --latents a --output_dir other-run --model other \
+    --boundary_type both --training_type lora
 
 # ---- I2V: the boundary is 0.9, and a file without a vision model is A14B's ----
 need make_model i2v WanModel 36

@@ -30,7 +30,8 @@ stderr_lacks warning
 # ---- a model is asked for: latents of Wan do not train the built-in DiT unless it is named ----
 toy() { vtrain --latents "$1" --output_dir "$2" --dit_width 16 \
     --dit_layers 1 --dit_heads 1 --train_batch_size 1 --max_train_steps 1 --threads 1 "${@:3}"; }
-expect 2 'no --model: --latents a holds latents of wan2.1: add --model m/diffusers, with which vprep made them; --model builtin trains' toy a toy-a
+expect 2 'no --model: --latents a holds latents of wan2.1: add --model m/diffusers, with which vprep made them; --model builtin trains' \
+    toy a toy-a
 absent toy-a
 rm a/vprep.yaml
 expect 2 'latents of wan2.1: add --model DIR, the folder of the model; --model builtin' toy a toy-a
@@ -71,7 +72,8 @@ printf '\377' | dd of=other/Wan2.1_VAE.pth bs=1 seek=40000 conv=notrunc 2>"$stde
 expect 1 'other/Wan2.1_VAE.pth: other weights' train a other run-c
 
 # ---- single files, without a folder of a model ----
-files=(--vae m/first/Wan2.1_VAE.pth --text_encoder m/first/models_t5_umt5-xxl-enc-bf16.pth --tokenizer m/first/google/umt5-xxl)
+files=(--vae m/first/Wan2.1_VAE.pth --text_encoder m/first/models_t5_umt5-xxl-enc-bf16.pth
+    --tokenizer m/first/google/umt5-xxl)
 expect 0 "8 encoded" prep "${files[@]}" --out c
 [ "$(root a)" = "$(root c)" ] || wrong "roots: $(root a) $(root c)"
 expect "1 2" 'holds umt5, not AutoencoderKLWan' prep "${files[@]:2}" \
@@ -105,7 +107,8 @@ mkdir -p models/Wan-AI
 cp -r m/first models/Wan-AI/T2V
 rm models/Wan-AI/T2V/config.json             # downloads by patterns have no config.json
 id=Wan-AI/T2V
-ids="$id:diffusion_pytorch_model*.safetensors,$id:models_t5_umt5-xxl-enc-bf16.pth,$id:Wan2.1_VAE.pth"
+ids="$id:diffusion_pytorch_model*.safetensors,$id:models_t5_umt5-xxl-enc-bf16.pth"
+ids+=",$id:Wan2.1_VAE.pth"
 expect 0 "8 encoded" prep --model_id_with_origin_paths "$ids" --out ds
 [ "$(root a)" = "$(root ds)" ] || wrong "roots: $(root a) $(root ds)"
 origin() { vtrain --latents a --output_dir "$1" --training_type lora \
@@ -114,7 +117,8 @@ expect 0 . origin run-ds --model_id_with_origin_paths "$ids"
 cmp -s run-a/checkpoint-3/optimizer.safetensors run-ds/checkpoint-3/optimizer.safetensors ||
     wrong "the runs differ"
 for program in "prep --out e" "origin run-e"; do
-    expect 2 "Wan-AI/none:x.pth: no such file in ./models/Wan-AI/none.*modelscope download --model Wan-AI/none --include 'x.pth'" $program --model_id_with_origin_paths Wan-AI/none:x.pth
+    expect 2 "Wan-AI/none:x.pth: no such file in ./models/Wan-AI/none.*modelscope download --model Wan-AI/none --include 'x.pth'" \
+        $program --model_id_with_origin_paths Wan-AI/none:x.pth
     expect 2 'model_id_with_origin_paths nonsense: ID:PATTERN is expected' $program \
         --model_id_with_origin_paths nonsense
     expect 2 'model_paths: b.safetensors: no such file' $program --model_paths '["b.safetensors"]'
@@ -133,7 +137,8 @@ cmp -s run-a/checkpoint-3/optimizer.safetensors run-paths/checkpoint-3/optimizer
 mkdir dit t5
 mv $first/diffusion_pytorch_model.safetensors dit/wan.safetensors
 mv $first/models_t5_umt5-xxl-enc-bf16.pth t5
-paths="[[\"dit/wan.safetensors\"], \"t5/models_t5_umt5-xxl-enc-bf16.pth\", \"$first/Wan2.1_VAE.pth\"]"
+paths='[["dit/wan.safetensors"], "t5/models_t5_umt5-xxl-enc-bf16.pth", '
+paths+="\"$first/Wan2.1_VAE.pth\"]"
 expect 0 "0 encoded, 8 reused" prep --model_paths "$paths" --tokenizer_path $first/google/umt5-xxl \
     --out ds
 expect 0 . origin run-dit --model_paths "$paths"

@@ -61,8 +61,8 @@ need make_model s HunyuanVideoPipeline 8
 small_set clips 3
 # sampled MODEL NEGATIVE FLAGS...: writes the latents of a sample to MODEL-NEGATIVE
 sampled() {
-    echo '[{"prompt": "a disc", "negative_prompt": "'"$2"'", "image_path": "'"$dir/media/still-3.png"'", "num_frames": 9}]' \
-        >negative.json
+    echo '[{"prompt": "a disc", "negative_prompt": "'"$2"'", "num_frames": 9,' \
+        '"image_path": "'"$dir/media/still-3.png"'"}]' >negative.json
     rm -rf negative out
     need vprep --meta clips/metadata.json "${sampling[@]}" --model m --train_mode i2v \
         --validation_prompts negative.json \

@@ -13,7 +13,8 @@ need make_model t HunyuanVideoPipeline 4
 need make_model replace HunyuanVideoImageToVideoPipeline 4
 need make_model concat HunyuanVideoImageToVideoPipeline 9
 sampling+=(--image_sample_size 64)
-echo '[{"prompt": "a disc", "negative_prompt": "mud", "image_path": "'"$dir/media/still-3.png"'", "num_frames": 9}]' >prompts.json
+echo '[{"prompt": "a disc", "negative_prompt": "mud", "num_frames": 9,' \
+    '"image_path": "'"$dir/media/still-3.png"'"}]' >prompts.json
 prep() { vprep --meta "$2/metadata.json" "${sampling[@]}" --model "$1" \
     --validation_prompts prompts.json --out "${@:3}"; }
 train() { vtrain --latents "$1.lmdb" --model "$1" --output_dir "$2" --seed 5 --threads 1 \
@@ -93,7 +94,8 @@ refused() { # refused PATTERN DATASET MODEL
     absent out
 }
 need vprep --meta clips/metadata.json "${sampling[@]}" --model t --out t2v.lmdb
-refused "texts with no first frame, .* takes texts with every state 4.*run vprep with the --model folder" t2v.lmdb replace
+refused "texts with no first frame, .* takes texts with every state 4.*run vprep with the --model folder" \
+    t2v.lmdb replace
 refused "texts with every state 4 of the first frame, .* takes texts with every state 2" \
     replace.lmdb concat
 refused "texts with every state 4 of the first frame, .* takes texts with no first frame" \
@@ -103,7 +105,8 @@ cp -r t2v.lmdb imported.lmdb && sed -i '1s/{/{"imported": {}, /' imported.lmdb/m
 refused "takes a first-frame image .* run vprep --train_mode i2v" imported.lmdb replace
 check plain 0 prep replace clips plain.lmdb
 stderr_has "replace is trained with --train_mode i2v, not normal"
-refused "takes a first-frame image .*plain.lmdb was made with --train_mode normal: run vprep --train_mode i2v" plain.lmdb replace
+refused "takes a first-frame image .*plain.lmdb was made with --train_mode normal: run vprep --train_mode i2v" \
+    plain.lmdb replace
 need prep replace media stills.lmdb --train_mode i2v
 refused 'bucket .*takes the first frame for a clean picture.*leave stills out' stills.lmdb replace
 expect 0 . vtrain --latents plain.lmdb --transformer replace/transformer --output_dir forced \

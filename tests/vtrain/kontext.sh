@@ -83,7 +83,7 @@ holds b/errors.jsonl '"row":6.*control_path_1: .*gone.png'
 check other 2 prep list.jsonl o --train_mode edit
 stderr_has 'models of builtin take no reference pictures'
 
-# ---- a list of prompts as one of rows for training: `image` is what the sample is compared with ----
+# ---- a list of prompts as one of rows for training: `image` is what the sample is compared to ----
 cat >media/rows.jsonl <<'END'
 {"image": "1.png", "edit_image": "before/0.png", "prompt": "make it blue", "height": 48, "width": 96}
 {"image": "before/0.png", "prompt": "a picture to change"}
@@ -126,7 +126,8 @@ absent whole/validation/inputs/002.safetensors
 [ "$(grep -c 'class="input"' whole/report.html)" -eq 2 ] ||
     wrong 'the page shows other references than 2'
 # a sheet has a row for each prompt, with its reference in front: the third prompt has none
-size=$(ffprobe -v error -show_entries stream=width,height -of csv=p=0 whole/validation/step-6/sheet.png)
+size=$(ffprobe -v error -show_entries stream=width,height -of csv=p=0 \
+    whole/validation/step-6/sheet.png)
 [ "$size" = 216,256 ] || wrong "the sheet has the size $size"
 touched=$(stat -c %Y.%i whole/validation/inputs/000-reference_1.png)
 expect 0 "all 3 had been before" vdecode whole --model m --format png

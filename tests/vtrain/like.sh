@@ -27,11 +27,12 @@ expect '0 3' . vprep --meta media/control.json "${sampling[@]}" --model cog --tr
     --out cog.lmdb
 plan() { vtrain --latents $1.lmdb --model $1 --output_dir dry --dry_run "${@:2}"; }
 
-# ---- rows of MODEL TRAINER MODULES OF_ALL PARAMETERS NAMES, at rank 2: all names, in any order
-# ----
+# ---- rows of MODEL TRAINER MODULES OF_ALL PARAMETERS NAMES, at rank 2: names in any order ----
 attn=attn.to_q,attn.to_k,attn.to_v,attn.to_out.0
 both=$attn,attn.add_q_proj,attn.add_k_proj,attn.add_v_proj,attn.to_add_out
-attn12=attn1.to_q,attn1.to_k,attn1.to_v,attn1.to_out.0,attn2.to_q,attn2.to_k,attn2.to_v,attn2.to_out.0
+attn12=attn1.to_q,attn1.to_k,attn1.to_v,attn1.to_out.0
+attn12+=,attn2.to_q,attn2.to_k,attn2.to_v,attn2.to_out.0
+krea=$attn,attn.to_gate,ff.gate,ff.up,ff.down,text_fusion.projector,txt_in.linear_1,txt_in.linear_2
 dual=$both,ff.net.0.proj,ff.net.2,ff_context.net.0.proj,ff_context.net.2,proj_mlp,proj_out
 mods=norm1.linear,norm1_context.linear,norm.linear
 qwen=$both,img_mlp.net.2,txt_mlp.net.2,img_mod.1,txt_mod.1
@@ -77,7 +78,7 @@ chroma diffusion-pipe 39 54 7,872 $dual
 chroma ai-toolkit     39 54 7,872 $dual
 krea2 none           20 48 2,464 $attn
 krea2 diffsynth      48 48 7,210 -
-krea2 diffusion-pipe 43 48 5,578 $attn,attn.to_gate,ff.gate,ff.up,ff.down,text_fusion.projector,txt_in.linear_1,txt_in.linear_2
+krea2 diffusion-pipe 43 48 5,578 $krea
 flux2 none            12 37 2,944 $attn,$klein
 flux2 diffsynth       28 37 6,784 $kleins
 flux2 musubi          28 37 6,784 $kleins

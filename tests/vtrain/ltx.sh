@@ -141,7 +141,8 @@ cmp -s <(values $t latents | head -n 32) <(values $t noisy_latents | head -n 32)
 
 # ---- LTXImageToVideoPipeline: samples begin with a picture, clips need nothing more ----
 ffmpeg -v error -i media/clip-2.mp4 -frames:v 1 media/clip-2.png
-printf '{"prompt": "a b c", "num_frames": 9, "height": 64, "width": 64, "image": "media/clip-2.png"}\n' >image.jsonl
+echo '{"prompt": "a b c", "num_frames": 9, "height": 64, "width": 64,' \
+    '"image": "media/clip-2.png"}' >image.jsonl
 need make_model i LTXImageToVideoPipeline 8
 expect 0 '' vprep --meta media/metadata.json "${sampling[@]}" --model i --out i2v \
     --validation_prompts image.jsonl

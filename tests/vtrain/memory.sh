@@ -51,8 +51,8 @@ for adapter in rslora dora loha lokr "lokr --lokr_full_matrix" doha dokr; do
 done
 turn=0
 need random_transformer hunyuan '{"_class_name": "HunyuanVideoTransformer3DModel", "num_layers": 2,
-    "num_single_layers": 2, "num_refiner_layers": 1, "num_attention_heads": 4, "text_embed_dim": 512,
-    "pooled_projection_dim": 256}'
+    "num_single_layers": 2, "num_refiner_layers": 1, "num_attention_heads": 4,
+    "text_embed_dim": 512, "pooled_projection_dim": 256}'
 need random_dataset hunyuanvideo.lmdb 2 5 24 24 64 512 hunyuanvideo 256
 runs hunyuanvideo hunyuan
 need random_transformer qwen '{"_class_name": "QwenImageTransformer2DModel", "num_layers": 3,

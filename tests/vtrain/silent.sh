@@ -69,8 +69,8 @@ for who in 1 0; do
     steps=$(wc -l <ddp/metrics.jsonl)
     output_has "warning: rank $who (.*, process $(cat pid.$who); its last step was [0-9]*) has not \
 answered for .*the run ends after $limit[.0]* s (--comm_timeout)"
-    output_has "vtrain: rank $who (.*; its last step was [1-9][0-9]*) has not answered for .*; step $at is \
-saved: continue with --resume_from_checkpoint latest"
+    output_has "vtrain: rank $who (.*; its last step was [1-9][0-9]*) has not answered for .*; step \
+$at is saved: continue with --resume_from_checkpoint latest"
     [ "$(grep -c 'is saved: continue' "$log")" = 1 ] || wrong "several ranks report"
     [ "$at" -ge 3 ] && ((steps - at <= 1 && at - steps <= 1)) || wrong "saved $at of $steps steps"
     gone stopped pid.*

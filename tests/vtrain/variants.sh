@@ -10,7 +10,8 @@ tensors() {
     local file=$1 header= at=0 name
     shift
     for name; do
-        header+="${header:+,}\"$name\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[$at,$((at += 4))]}"
+        header+="${header:+,}\"$name\":{\"dtype\":\"F32\",\"shape\":[1],"
+        header+="\"data_offsets\":[$at,$((at += 4))]}"
     done
     header="{$header}"
     printf "\\x$(printf %02x $((${#header} & 255)))\\x$(printf %02x $((${#header} >> 8)))" >"$file"
@@ -41,7 +42,8 @@ folder() {
 }
 
 # ---- names of a hub, and paths that are not there ----
-both "^[a-z]*: --model THUDM/CogVideoX-2b: .*run .hf download THUDM/CogVideoX-2b --include .*, then this command again" --model THUDM/CogVideoX-2b
+both "^[a-z]*: --model THUDM/CogVideoX-2b: .*run .hf download THUDM/CogVideoX-2b --include .*, then this command again" \
+    --model THUDM/CogVideoX-2b
 both 'run .hf download Wan-AI/Wan2.1. or .modelscope' \
     --model https://huggingface.co/Wan-AI/Wan2.1/tree/main
 both 'or .modelscope download --model Wan-AI/Wan2.1.' \
@@ -112,7 +114,9 @@ folder WanPipeline '{"_class_name":"WanTransformer3DModel"}'
 weights=m/transformer/diffusion_pytorch_model
 tensors $weights-00001-of-00002.safetensors proj_out.weight
 tensors $weights-00002-of-00002.safetensors vace_patch_embedding.weight
-echo '{"weight_map":{"proj_out.weight":"diffusion_pytorch_model-00001-of-00002.safetensors","vace_patch_embedding.weight":"diffusion_pytorch_model-00002-of-00002.safetensors"}}' >$weights.safetensors.index.json
+echo '{"weight_map":{"proj_out.weight":"diffusion_pytorch_model-00001-of-00002.safetensors",
+    "vace_patch_embedding.weight":"diffusion_pytorch_model-00002-of-00002.safetensors"}}' \
+    >$weights.safetensors.index.json
 both 'vace_patch_embedding.weight: .*(VACE, ' --model m
 
 # ---- pipelines that no family has ----
@@ -127,7 +131,8 @@ both "of Control models, .* VideoX-Fun's of CogVideoX and Wan are trained here" 
 # ---- the first authors' folders, and single files ----
 while IFS='|' read -r fields tensor says; do
     rm -rf m && mkdir m
-    echo "{\"_class_name\":\"WanModel\",\"dim\":8,\"ffn_dim\":8,\"num_heads\":1,\"num_layers\":1,$fields}" >m/config.json
+    echo '{"_class_name":"WanModel","dim":8,"ffn_dim":8,"num_heads":1,"num_layers":1,'"$fields}" \
+        >m/config.json
     tensors m/diffusion_pytorch_model.safetensors patch_embedding.weight $tensor
     both "^[a-z]*: --model: m: $says" --model m
 done <<'ROWS'

@@ -167,7 +167,8 @@ refused() { # refused PATTERN DATASET MODEL
         --threads 1 --train_batch_size 1 "${lora[@]}"
     absent out
 }
-refused 'takes a masked clip (12 channels in all), .*plain.lmdb was made with --train_mode normal: run vprep --train_mode i2v' plain.lmdb i2v
+refused 'takes a masked clip (12 channels in all), .*plain.lmdb was made with --train_mode normal: run vprep --train_mode i2v' \
+    plain.lmdb i2v
 refused \
     'takes CLIP embeddings of the first frame, .*a14b.lmdb lacks: run vprep .* --image_encoder' \
     a14b.lmdb i2v
