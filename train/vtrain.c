@@ -1,6 +1,13 @@
 /* vtrain.c - facts of a run that all rooms ask for: see vtrain.h */
 #include "train/vtrain.h"
 
+vtrain_fit vtrain_fit_of(const vtrain *t)
+{
+    vtrain_fit fit;
+    t->model.family->fit(t->model.dit, &fit);
+    return fit;
+}
+
 bool vtrain_leads(const vtrain *t)
 {
     return vc_comm_rank(t->comm) == 0;

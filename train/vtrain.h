@@ -80,6 +80,8 @@ const char *vtrain_transformer_name(const vtrain *t);
 bool vtrain_trains_controlnet(const vtrain *t);
 /* True if both transformers of a model with two are trained. */
 bool vtrain_both(const vtrain *t);
+/* What the run's transformer takes. */
+vtrain_fit vtrain_fit_of(const vtrain *t);
 /* True on the rank that writes the run's files: rank 0. */
 bool vtrain_leads(const vtrain *t);
 /* Ranks with --sp share samples: the number of groups of ranks that have samples of their own, and

@@ -53,8 +53,7 @@ static int64_t free_bytes(void)
 /* Bytes held during the whole run: weights, gradients, optimiser, averages, loader. */
 static int64_t standing_bytes(const vtrain *t)
 {
-    vtrain_fit fit;
-    t->model.family->fit(t->model.dit, &fit);
+    const vtrain_fit fit = vtrain_fit_of(t);
     vt_param_bytes b = vt_params_bytes(t->params);
     size_t files = vtrain_weights_bytes(t->model.weights) +
                    vtrain_weights_bytes(t->model.low_weights);
@@ -266,10 +265,9 @@ static bool try_recomputing(vtrain *t)
 
 int vtrain_memory_plan(vtrain *t, vc_err *err)
 {
-    vtrain_fit fit;
     bool fits = false, grown = false, again = true;
     uint32_t n = vtrain_data_groups(t->data);
-    t->model.family->fit(t->model.dit, &fit);
+    const vtrain_fit fit = vtrain_fit_of(t);
     t->plan.blocks = fit.blocks;
     t->plan.standing = standing_bytes(t);
     free(t->plan.recompute);                  /* of an earlier plan, of fewer samples */

@@ -476,7 +476,6 @@ static void warn_sizes(const vtrain *t)
 static void say_training(const vtrain *t)
 {
     const vtrain_config *c = &t->cfg;
-    vtrain_fit fit;
     const vtrain_rate rate = vtrain_rate_of(c, t->plan.steps);
     const long long warmup = vtrain_rate_warmup(&rate);
     char optimiser[32], schedule[32], rules[128] = "", end[32] = "", clip[64] = "not clipped";
@@ -515,7 +514,7 @@ static void say_training(const vtrain *t)
     else if (c->reference_dropout_p > 0)
         vc_warn(t->ui, "--reference_dropout_p: has no effect: the samples have no reference "
                 "pictures that this transformer takes");
-    t->model.family->fit(t->model.dit, &fit);
+    const vtrain_fit fit = vtrain_fit_of(t);
     if (t->model.guidance)
         say(t, "guidance: an input, %g in training (--embedded_guidance), %g in samples",
             c->embedded_guidance,

@@ -131,9 +131,8 @@ static int check_rates(const vtrain *t, const vtrain_fit *fit, vc_err *err)
 /* Errors name the dataset's value and the transformer's. */
 int vtrain_fit_data(vtrain *t, vc_err *err)
 {
-    vtrain_fit fit;
     char *note;
-    t->model.family->fit(t->model.dit, &fit);
+    vtrain_fit fit = vtrain_fit_of(t);
     int rc = check_inputs(t, &fit, err);
     if (rc)
         return rc;

@@ -76,9 +76,8 @@ static int check_memory(vtrain *t, sampling *s, vt_usage *use, vc_err *err)
 
 int vtrain_validate_check(vtrain *t, vc_err *err)
 {
-    vtrain_fit fit;
     int rc = 0;
-    t->model.family->fit(t->model.dit, &fit);
+    const vtrain_fit fit = vtrain_fit_of(t);
     t->plan.sample_flops = 0;
     for (uint32_t i = 0; !rc && i < vtrain_data_prompts(t->data); i++) {
         sampling s = { 0 };

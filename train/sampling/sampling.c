@@ -106,8 +106,7 @@ int sampling_open(sampling *s, const vtrain *t, const vtrain_fit *fit, uint32_t 
 
 int sampling_begin(sampling *s, vtrain *t, uint32_t i, vc_err *err)
 {
-    vtrain_fit fit;
-    t->model.family->fit(t->model.dit, &fit);
+    const vtrain_fit fit = vtrain_fit_of(t);
     int rc = sampling_open(s, t, &fit, i, err);
     if (!rc)
         rc = make_plan(s, t, err);

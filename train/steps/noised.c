@@ -13,10 +13,9 @@
 /* The number of latent frames that may stay clean in a clip of `frames`. */
 static int clean_frames(const vtrain *t, int64_t frames)
 {
-    vtrain_fit fit;
     if (!(t->cfg.first_frame_conditioning_p > 0))
         return 0;
-    t->model.family->fit(t->model.dit, &fit);
+    const vtrain_fit fit = vtrain_fit_of(t);
     return frames > fit.mult[0] ? fit.mult[0] : 0;
 }
 
@@ -75,11 +74,10 @@ void vtrain_levels_draw(vtrain_levels *v, const vtrain *t, const vtrain_micro *m
 void vtrain_levels_set(vtrain_levels *v, const vtrain *t, int64_t rows, const vtrain_level *l,
                        bool clean)
 {
-    vtrain_fit fit;
     v->front = v->walk.n = 0;
     v->low = vtrain_level_low(t->objective, l);
     if (clean) {
-        t->model.family->fit(t->model.dit, &fit);
+        const vtrain_fit fit = vtrain_fit_of(t);
         v->front = fit.mult[0];
     }
     for (int64_t row = 0; row < rows; row++)
@@ -213,14 +211,13 @@ void vtrain_walk_load(const vtrain *t, vtrain_walk_times *times, int64_t rows,
 void vtrain_times_load(const vtrain *t, vtrain_in *in, const int64_t dim[5],
                        const vtrain_levels *v)
 {
-    vtrain_fit fit;
     float time[VTRAIN_ROWS];
     for (int64_t i = 0; i < dim[0]; i++)
         time[i] = t->cfg.timestep_dtype ? rounded(v->t[i]) : v->t[i];
     in->t = rows_of(t->g, dim[0], time);
     if (!v->front)
         return;
-    t->model.family->fit(t->model.dit, &fit);
+    const vtrain_fit fit = vtrain_fit_of(t);
     if (!fit.token_times)
         return;
     int64_t area = dim[3] / fit.mult[1] * (dim[4] / fit.mult[2]), n = dim[2] / fit.mult[0] * area;

@@ -60,8 +60,7 @@ void vtrain_heard_dry(const vtrain *t, const int64_t dim[5], int64_t sound[5])
         if (g->padded == dim[2] && g->h == dim[3] && g->w == dim[4] && g->sound > most)
             most = g->sound;
     }
-    vtrain_fit fit;
-    t->model.family->fit(t->model.dit, &fit);
+    const vtrain_fit fit = vtrain_fit_of(t);
     if (!most)
         most = vtrain_data_sound_frames(t->data, 8 * (double)(dim[2] - 1) + 1, fit.fps);
     const int64_t of[5] = { dim[0], is->channels, most, 1, is->bins };

@@ -23,8 +23,7 @@ static vt_tensor *spread(vt_ctx *g, vt_tensor *x, vt_tensor *x0, int64_t c)
 /* The tokens of x, which broadcast to those of x0: a patch of several places has all channels. */
 static vt_tensor *as_tokens(vtrain *t, vt_tensor *x, vt_tensor *x0)
 {
-    vtrain_fit fit;
-    t->model.family->fit(t->model.dit, &fit);
+    const vtrain_fit fit = vtrain_fit_of(t);
     const int *p = fit.mult;
     x = spread(t->g, x, x0, p[0] * p[1] * p[2] > 1 ? x0->dim[1] : x->dim[1]);
     return vt_patchify(t->g, x, p[0], p[1], p[2], VT_C_FIRST);

@@ -98,9 +98,8 @@ static int open_objective(vtrain *t, vc_err *err)
 /* Checks that the model's blocks can share a sequence among --sp ranks. */
 static int check_shared(const vtrain *t, vc_err *err)
 {
-    vtrain_fit fit;
     long long sp = t->cfg.sp;
-    t->model.family->fit(t->model.dit, &fit);
+    const vtrain_fit fit = vtrain_fit_of(t);
     if (sp == 1 || (fit.heads && fit.heads % sp == 0))
         return 0;
     if (!fit.heads)
