@@ -1,5 +1,6 @@
 /* diffusion_pipe_write.c - writes a cache that diffusion-pipe uses as its own when it starts with
- * --trust_cache: it then lists no media, and pairs latents with captions by the tables below.
+ * --trust_cache: it then lists no media, and pairs latents with captions by the tables below
+ * (diffusion_pipe_tables.c).
  *
  *     dataset.toml                             a [[directory]] for each bucket
  *     96x64x9/cache/MODEL/                     the files of a bucket
@@ -13,39 +14,25 @@
  * deletes the cache, and must then not make a cache from media in an order of its own: the tables
  * therefore lack mask_file, which the peer needs for that, and an image_spec names a tar that does
  * not exist. The tar has the name of the sample, since several samples may come from one file.
- * See arrow.h, tensor_cache.h, exchange.h */
+ * See tensor_cache.h, exchange.h */
 #include <inttypes.h>
 #include <limits.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/buf.h"
 #include "common/base/utf8.h"
 #include "common/os/file.h"
-#include "formats/peers/arrow.h"
 #include "formats/peers/caches/diffusion_pipe.h"
+#include "formats/peers/caches/diffusion_pipe_tables.h"
 #include "formats/peers/torch.h"
-
-typedef struct member {
-    uint32_t sample;                         /* index in the dataset */
-    int captions;
-} member;
-
-typedef struct bucket {
-    int64_t w, h, frames;                    /* pixels */
-    char *dir, *cache;                       /* .../96x64x9/cache/MODEL; dir/cache_1.500x96x64x9 */
-    member *member;
-    uint64_t *size;                          /* bytes of each member's item */
-    size_t n;
-} bucket;
 
 typedef struct exporting {
     exchange *x;
     const char *model;
     const exchange_names *names;
     bool flat;                               /* latents have no axis of frames */
-    bucket *bucket;
+    dpipe_bucket *bucket;
     size_t n;
     vf_keymap at;                            /* shape -> index of its bucket */
     uint64_t texts;                          /* text embeddings that were left out */
@@ -56,15 +43,15 @@ typedef struct exporting {
 static int make_bucket(exporting *e, const int64_t shape[3], vc_err *err)
 {
     if (!(e->n & (e->n - 1))) {
-        bucket *more = realloc(e->bucket, (e->n ? 2 * e->n : 1) * sizeof *more);
+        dpipe_bucket *more = realloc(e->bucket, (e->n ? 2 * e->n : 1) * sizeof *more);
         if (!more)
             return vc_no_memory(err);
         e->bucket = more;
     }
     const vc_family *f = e->x->family;
-    bucket *b = &e->bucket[e->n];
-    *b = (bucket){ .w = shape[2] * f->ratio[2], .h = shape[1] * f->ratio[1],
-                   .frames = (shape[0] - 1) * f->ratio[0] + 1 };
+    dpipe_bucket *b = &e->bucket[e->n];
+    *b = (dpipe_bucket){ .w = shape[2] * f->ratio[2], .h = shape[1] * f->ratio[1],
+                         .frames = (shape[0] - 1) * f->ratio[0] + 1 };
     int64_t multiple = f->ratio[1] * f->patch;
     if (b->w % multiple || b->h % multiple)
         return vc_fail(err, VC_EMISMATCH,
@@ -84,7 +71,7 @@ static int make_bucket(exporting *e, const int64_t shape[3], vc_err *err)
     return rc;
 }
 
-static int find_bucket(exporting *e, const int64_t shape[3], bucket **b, vc_err *err)
+static int find_bucket(exporting *e, const int64_t shape[3], dpipe_bucket **b, vc_err *err)
 {
     vf_key k = vf_hash(shape, 3 * sizeof *shape);
     uint64_t i = e->n;
@@ -99,12 +86,12 @@ static int find_bucket(exporting *e, const int64_t shape[3], bucket **b, vc_err 
     return rc;
 }
 
-static int append(bucket *b, const exchange_sample *s, int captions, const char *data, size_t n,
-                  vc_err *err)
+static int append(dpipe_bucket *b, const exchange_sample *s, int captions, const char *data,
+                  size_t n, vc_err *err)
 {
     if (!(b->n & (b->n - 1))) {
         size_t room = b->n ? 2 * b->n : 1;
-        member *m = realloc(b->member, room * sizeof *m);
+        dpipe_member *m = realloc(b->member, room * sizeof *m);
         if (m)
             b->member = m;
         uint64_t *size = realloc(b->size, room * sizeof *size);
@@ -121,27 +108,9 @@ static int append(bucket *b, const exchange_sample *s, int captions, const char 
     if (f && fclose(f) && !rc)
         rc = vc_fail_errno(err, "%s", path);
     free(path);
-    b->member[b->n] = (member){ s->i, captions };
+    b->member[b->n] = (dpipe_member){ s->i, captions };
     b->size[b->n++] = n;
     return rc;
-}
-
-/* Returns the texts of a record's captions, at least one. The texts are borrowed; the caller
- * frees the array. */
-static const char **captions_of(const cJSON *record, int *n, vc_err *err)
-{
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(record, "captions"), *c;
-    const char **text = malloc(((size_t)cJSON_GetArraySize(list) + 1) * sizeof *text);
-    *n = 0;
-    if (!text) {
-        vc_no_memory(err);
-        return NULL;
-    }
-    cJSON_ArrayForEach(c, list)
-        text[(*n)++] = vlat_str(c, "text");
-    if (!*n)
-        text[(*n)++] = "";
-    return text;
 }
 
 static vf_pt_value text_value(const char *s)
@@ -259,13 +228,13 @@ static int write_sample(exchange *x, const exchange_sample *s, void *arg, vc_err
     exporting *e = arg;
     (void)x;
     exchange_known k;
-    bucket *b = NULL;
+    dpipe_bucket *b = NULL;
     char *data = NULL;
     size_t size;
     int n, rc = open_known(e, &k, s, err);
     if (!rc)
         rc = find_bucket(e, s->mean.dim + 1, &b, err);
-    const char **caption = rc ? NULL : captions_of(s->record, &n, err);
+    const char **caption = rc ? NULL : dpipe_captions(s->record, &n, err);
     if (!rc)
         rc = caption ? pack_item(e, s, &k, caption, n, &data, &size, err) : VC_ENOMEM;
     if (!rc)
@@ -275,155 +244,6 @@ static int write_sample(exchange *x, const exchange_sample *s, void *arg, vc_err
     exchange_known_close(&k);
     free(data);
     free(caption);
-    return rc;
-}
-
-/* ---- tables ---- */
-
-enum { SPEC };                               /* the first column of both tables */
-enum { CAPTIONS = 1, IS_VIDEO };
-static const vf_arrow_field metadata_fields[] = {
-    { "image_spec", VF_ARROW_LIST }, { "caption", VF_ARROW_LIST }, { "is_video", VF_ARROW_BOOL },
-};
-enum { LATENTS_IDX = 1, CAPTION, CAPTION_NUMBER };
-static const vf_arrow_field order_fields[] = {
-    { "image_spec", VF_ARROW_LIST }, { "latents_idx", VF_ARROW_INT64 },
-    { "caption", VF_ARROW_UTF8 }, { "caption_number", VF_ARROW_INT64 },
-};
-
-/* A caption of a member. */
-typedef struct trained_caption {
-    uint64_t random;
-    uint32_t member;
-    int number;
-} trained_caption;
-
-/* Sorts first captions before second ones, each in a random order that is always the same. */
-static int by_training_order(const void *a, const void *b)
-{
-    const trained_caption *x = a, *y = b;
-    if (x->number != y->number)
-        return x->number < y->number ? -1 : 1;
-    if (x->random != y->random)
-        return x->random < y->random ? -1 : 1;
-    return (x->member > y->member) - (x->member < y->member);
-}
-
-static int order_of(const bucket *b, trained_caption **out, size_t *n, vc_err *err)
-{
-    *n = 0;
-    for (size_t i = 0; i < b->n; i++)
-        *n += (size_t)b->member[i].captions;
-    trained_caption *t = *out = malloc((*n + 1) * sizeof *t);
-    if (!t)
-        return vc_no_memory(err);
-    for (size_t i = 0; i < b->n; i++)
-        for (int c = 0; c < b->member[i].captions; c++, t++) {
-            *t = (trained_caption){ .member = (uint32_t)i, .number = c };
-            vf_key k = vf_hash2(&b->member[i].sample, sizeof b->member[i].sample, &c, sizeof c);
-            memcpy(&t->random, k.b, sizeof t->random);
-        }
-    qsort(*out, *n, sizeof **out, by_training_order);
-    return 0;
-}
-
-static void put_spec(vf_arrow *a, const exchange *x, uint32_t sample, const cJSON *record)
-{
-    char key[24];
-    const vf_entry *e = vf_dataset_entry(x->d, sample);
-    vf_arrow_text(a, SPEC, vf_sample_key(key, e->number, e->variant));
-    vf_arrow_text(a, SPEC, vlat_str(record, "path"));
-}
-
-/* Puts the row of caption t, or, if t is NULL, the row of member i with all its captions. */
-static int put_row(vf_arrow *a, const exchange *x, const bucket *b, size_t i,
-                   const trained_caption *t, vc_err *err)
-{
-    cJSON *record = NULL;
-    int n, rc = vf_dataset_sample(x->d, b->member[i].sample, &record, err);
-    const char **caption = rc ? NULL : captions_of(record, &n, err);
-    if (!rc && !caption)
-        rc = VC_ENOMEM;
-    if (!rc) {
-        put_spec(a, x, b->member[i].sample, record);
-        if (t) {
-            vf_arrow_int(a, LATENTS_IDX, (int64_t)i);
-            vf_arrow_text(a, CAPTION, caption[t->number]);
-            vf_arrow_int(a, CAPTION_NUMBER, t->number);
-        } else {
-            for (int c = 0; c < n; c++)
-                vf_arrow_text(a, CAPTIONS, caption[c]);
-            vf_arrow_int(a, IS_VIDEO, b->frames > 1);
-        }
-        rc = vf_arrow_row(a, err);
-    }
-    free(caption);
-    cJSON_Delete(record);
-    return rc ? rc : exchange_stopped(err);
-}
-
-/* Writes the files that `datasets` needs beside a table; the fingerprint identifies the table. */
-static int write_state(const exchange *x, const char *dir, vc_err *err)
-{
-    char text[400], hex[VF_KEY_HEX];
-    const char *root = vlat_str(x->manifest, "root"), *within = dir + strlen(x->dir);
-    vf_key_hex(hex, vf_hash2(root, strlen(root), within, strlen(within)));
-    int n = snprintf(text, sizeof text,
-                     "{\"_data_files\": [{\"filename\": \"data-00000-of-00001.arrow\"}], "
-                     "\"_fingerprint\": \"%s\", \"_format_columns\": null, \"_format_kwargs\": {}, "
-                     "\"_format_type\": null, \"_output_all_columns\": false, \"_split\": null}\n",
-                     hex);
-    int rc = exchange_write(dir, "state.json", text, (size_t)n, err);
-    return rc ? rc : exchange_write(dir, "dataset_info.json", "{}\n", 3, err);
-}
-
-/* Writes a table of n rows: a row a caption, or, if t is NULL, a row a member. */
-static int write_table(const exchange *x, const bucket *b, const char *dir,
-                       const trained_caption *t, size_t n, vc_err *err)
-{
-    char *path = vc_path_join(dir, "data-00000-of-00001.arrow");
-    vf_arrow *a = NULL;
-    int rc = path ? vc_mkdirs(dir, err) : vc_no_memory(err);
-    if (!rc)
-        rc = t ? vf_arrow_open(&a, path, order_fields, 4, err)
-               : vf_arrow_open(&a, path, metadata_fields, 3, err);
-    for (size_t i = 0; !rc && i < n; i++)
-        rc = put_row(a, x, b, t ? t[i].member : i, t ? &t[i] : NULL, err);
-    if (!rc)
-        rc = vf_arrow_finish(a, err);
-    if (!rc)
-        rc = write_state(x, dir, err);
-    vf_arrow_close(a);
-    free(path);
-    return rc;
-}
-
-static int write_bucket(const exchange *x, const bucket *b, vc_err *err)
-{
-    double ar = (double)b->w / (double)b->h;
-    char key[64];
-    int n = snprintf(key, sizeof key, "[[%.17g, %" PRId64 "]]", ar, b->frames);
-    char *latents = vc_path_join(b->cache, "latents");
-    char *order = vc_path_join(b->cache, "iteration_order");
-    char *metadata = vc_format("%s/metadata/grouped_metadata_%.3f_%" PRId64, b->dir, ar, b->frames);
-    trained_caption *t = NULL;
-    size_t captions;
-    int rc = latents && order && metadata ? vf_tensor_cache_index(latents, b->size, b->n, err)
-                                          : vc_no_memory(err);
-    if (!rc)
-        rc = write_table(x, b, metadata, NULL, b->n, err);
-    if (!rc)
-        rc = order_of(b, &t, &captions, err);
-    if (!rc)
-        rc = write_table(x, b, order, t, captions, err);
-    if (!rc)
-        rc = exchange_write(b->dir, "metadata/grouping_keys.json", key, (size_t)n, err);
-    if (!rc)
-        rc = exchange_write_note(x, b->dir, "metadata/" EXCHANGE_NOTE, (uint32_t)b->n, err);
-    free(t);
-    free(metadata);
-    free(order);
-    free(latents);
     return rc;
 }
 
@@ -444,7 +264,7 @@ static int write_toml(const exporting *e, vc_err *err)
                    "# Captions and sizes are as they are; num_repeats may be changed.\n"
                    "resolutions = []\n");
     for (size_t i = 0; i < e->n; i++) {
-        const bucket *k = &e->bucket[i];
+        const dpipe_bucket *k = &e->bucket[i];
         char *path = vc_format("%.*s/%" PRId64 "x%" PRId64 "x%" PRId64, (int)n, part, k->w, k->h,
                                k->frames);
         vc_buf_str(&b, "\n[[directory]]\npath = ");
@@ -467,7 +287,7 @@ int exchange_dpipe_write(exchange *x, const char *model, const exchange_names *n
     int rc = exchange_each(x, write_sample, &e, err);
     x->no_captions = 0;                      /* this format has all captions */
     for (size_t i = 0; !rc && i < e.n; i++)
-        rc = write_bucket(x, &e.bucket[i], err);
+        rc = dpipe_write_tables(x, &e.bucket[i], err);
     if (!rc)
         rc = write_toml(&e, err);
     if (!rc && e.texts)
