@@ -2,7 +2,10 @@
  * al. 2024), an MM-DiT. Text and picture are two streams with weights of their own, which share
  * each block's attention; the last block reads the text and leaves it unchanged. Semantics and
  * names are those of diffusers' SD3Transformer2DModel, with norms of queries and keys (3.5) or
- * without (3); blocks of dual attention (3.5 medium) are refused. Latents: one [B,C,1,h,w]. */
+ * without (3); blocks of dual attention (3.5 medium) are refused. Latents: one [B,C,1,h,w].
+ *
+ * The tables have macros of their own, as those of every family, some in the same words as
+ * ltx.c's: a family's file is read alone, from the names of its weights to its forward. */
 #include "tests/train/models/sd3.h"
 
 #include <string.h>
