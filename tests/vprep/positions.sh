@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A picture that is larger than its model has positions for is refused before anything is encoded,
-# with the field and the remedy, as vtrain would refuse its latents; and so are longer prompts.
+# with the field and the remedy, as vtrain would refuse its latents; and so are longer prompts, and
+# --vae of the model's class with other channels; one with other constants is a warning.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 export VLT_SOURCE
@@ -19,7 +20,8 @@ refused='row 1: still-3.png: 1 frames of 64x48 pixels have 4 columns of tokens, 
 expect 0 . still --model z --out fits
 holds fits/plan.jsonl '"target":\[48,64\]'
 lens 514,3,3
-expect 2 "$refused of --model z, .* is 3: give smaller pictures (--image_sample_size, .*sides of at most 48 pixels" \
+fits='give smaller pictures (--image_sample_size, .*sides of at most 48 pixels'
+expect 2 "$refused of --model z, .* is 3: $fits" \
     still --model z --out no
 absent no/plan.jsonl
 expect 2 "$refused" still --model z --out dry --dry_run
@@ -30,12 +32,27 @@ expect 2 'have 3 rows of tokens, and axes_lens .* is 2: .* at most 32 pixels' \
 expect 2 'have 3 rows of tokens' still --model z --out no --plan fits/plan.jsonl
 expect 0 . still --model z --out small --image_sample_size 32
 lens 80,16,16
-expect 2 '--tokenizer_max_length 512: axes_lens .* has positions for 64 tokens of a prompt: give at most 64' \
+prompts='axes_lens .* has positions for 64 tokens of a prompt: give at most 64'
+expect 2 "--tokenizer_max_length 512: $prompts" \
     still --model z --out no
 expect 0 . still --model z --out short --tokenizer_max_length 64
 lens '"a",16,16'
 expect 1 'axes_lens: numbers of positions in' still --model z --out bad
 absent bad no/plan.jsonl
+
+# ---- a VAE of the same class, of another model ----
+lens 514,16,16
+vae() { sed -i "s/\"$1\": *[0-9.]*/\"$1\": $2/" other/config.json; }
+cp -r z/vae other
+expect 0 . still --model z --vae other --out same --dry_run
+output_lacks warning
+vae scaling_factor 1.5305
+config='--vae other: its config.json has'
+expect 0 "warning: $config scaling_factor 1.5305, and that of --model z has [0-9.]*, with" \
+    still --model z --vae other --out same --dry_run
+vae latent_channels 7
+expect 2 "$config latent_channels 7, and that of --model z has 4, as many as the transformer" \
+    still --model z --vae other --out same --dry_run
 
 # ---- Wan: frames too ----
 need make_model w WanPipeline 16
@@ -46,7 +63,8 @@ field w rope_max_seq_len 6
 sed -i '0,/"rope_max_seq_len": 3, /s///' w/transformer/config.json
 expect 0 . clip --model w --out wan
 sed -i 's/"rope_max_seq_len": 6/"rope_max_seq_len": 2/' w/transformer/config.json
-expect 2 'frames of .* have 3 frames of tokens, and rope_max_seq_len .* is 2: give fewer frames (--video_sample_n_frames)' \
+long='have 3 frames of tokens, and rope_max_seq_len .* is 2'
+expect 2 "frames of .* $long: give fewer frames (--video_sample_n_frames)" \
     clip --model w --out no --video_sample_size 32 --image_sample_size 32
 
 # ---- CogVideoX: a stored table has one size ----
