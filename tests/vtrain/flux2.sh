@@ -45,6 +45,17 @@ grep -aq '"lora_unet_double_blocks_0_img_attn_qkv.lora_down.weight"' \
 grep -aq '"diffusion_model.single_blocks.0.linear1.lora_down.weight"' \
     shown/checkpoint-2/lora_comfyui.safetensors || wrong "lora_comfyui has other names"
 
+# ---- the names of DiffSynth-Studio, which are read too ----
+diffsynth() { vtrain --latents a --model m "${lora[@]}" --threads 1 --max_train_steps 1 "$@"; }
+expect 0 . diffsynth --output_dir synth --export_diffsynth --target_name to_q,norm_out.linear
+file=synth/checkpoint-1/lora_diffsynth.safetensors
+for module in transformer_blocks.0.attn.to_q norm_out.linear; do
+    grep -aq "\"$module.lora_up.weight\"" $file || wrong "lora_diffsynth has no $module"
+done
+expect 0 . diffsynth --output_dir more --lora_checkpoint $file
+expect 2 'DiffSynth-Studio reads LoRAs alone, and this is a LoHa' \
+    diffsynth --output_dir no --export_diffsynth --adapter loha
+
 # ---- a LoRA, also with frozen weights in 8 bits, and a full finetune resume bit for bit ----
 resume_alike 4
 
@@ -53,4 +64,6 @@ need make_model z ZImagePipeline 4
 need vprep --meta media --image_sample_size 64 --video_sample_size 64 --model z --out z.lmdb
 expect 1 "AutoencoderKLFlux2.*the dataset's latents are of a \"AutoencoderKL\"" vtrain \
     --latents z.lmdb --model m --output_dir no "${lora[@]}"
+expect 2 '--export_diffsynth: DiffSynth-Studio finds the modules of FLUX.2 alone' vtrain \
+    --latents z.lmdb --model z --output_dir no "${lora[@]}" --export_diffsynth
 absent no
