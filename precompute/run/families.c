@@ -186,8 +186,8 @@ int prep_family_by_vae(prep_family *out, const char *class, int wanted, vc_err *
             (wanted > 1 && count_texts(&p) < wanted))
             continue;
         if (first)
-            return vc_fail(err, VC_EUSAGE, "%s belongs to %s and to %s: give --model", class, first,
-                           f->name);
+            return vc_fail(err, VC_EUSAGE, "%s belongs to %s and to %s: give --model or "
+                           "--model_version", class, first, f->name);
         first = f->name;
         *out = p;
     }

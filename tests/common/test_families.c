@@ -86,7 +86,7 @@ static void encoders_of_families(void **state)
     assert_int_equal(prep_family_by_vae(&p, "AutoencoderKLFlux2", 1, &err), 0);
     assert_true(p.vae == &vae_flux2 && p.text[0] == &text_qwen3_whole && !p.text[1]);
     assert_fails(prep_family_by_vae(&p, "AutoencoderKL", 1, &err), VC_EUSAGE, &err,
-                 "AutoencoderKL belongs to flux and to z-image: give --model");
+                 "AutoencoderKL belongs to flux and to z-image: give --model or --model_version");
     assert_int_equal(prep_family_by_vae(&p, "AutoencoderKL", 2, &err), 0);
     assert_string_equal(p.is->name, "flux");
     assert_fails(prep_family_by_vae(&p, "AutoencoderKLMochi", 1, &err), VC_EUSAGE, &err,
