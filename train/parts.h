@@ -117,7 +117,10 @@ typedef struct vtrain_plan {
     double flops;                             /* of a step, mean over the epoch's groups */
     double sample_flops;                      /* of the samples of all validation prompts */
     double *group_flops;                      /* [groups] of a micro-batch */
-    int64_t standing;                         /* bytes of predicted: weights, optimiser, loader */
+    int64_t standing;                         /* bytes of predicted: weights, optimiser, loader, and
+                                               * tables */
+    int64_t tables;                           /* bytes of these: names and descriptions of tensors
+                                               * in the model, its files and its LoRA */
     int64_t kernels;                          /* bytes of predicted: compiled kernels and their
                                                * descriptions, which the first dry steps make */
     int blocks;                               /* of the transformer */
@@ -155,6 +158,7 @@ typedef struct vtrain_spent {
 } vtrain_spent;
 typedef struct vtrain_measured {
     int64_t base;                             /* before model and loader */
+    int64_t heap;                             /* vc_heap_used then */
     int64_t peak;                             /* the largest seen */
 } vtrain_measured;
 

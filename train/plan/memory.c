@@ -1,6 +1,6 @@
-/* memory.c - predicts memory: the bytes held during the whole run, the bytes of a step of each
- * bucket (measured by dry steps), the number of blocks to recompute so that a step fits, and the
- * flags that would need less. */
+/* memory.c - predicts memory: the bytes held during the whole run, down to the names of tensors, the
+ * bytes of a step of each bucket (measured by dry steps), the number of blocks to recompute so that
+ * a step fits, and the flags that would need less. */
 #include "train/plan/memory.h"
 
 #include <fcntl.h>
@@ -60,6 +60,15 @@ static int64_t standing_bytes(const vtrain *t)
     return (int64_t)(b.values + b.grads + vtrain_opt_bytes(t->optim.state) +
                      vtrain_loader_bytes(t->loader) + files + fit.held +
                      vtrain_dist_bytes(t->ranks.dist));
+}
+
+/* Bytes on the heap beside these: of each tensor a name and descriptions, in the model, in its files
+ * and in those of what runs with it. A dry run has no values. */
+static int64_t table_bytes(const vtrain *t, int64_t values)
+{
+    const int64_t held = t->cfg.dry_run ? (int64_t)vtrain_loader_bytes(t->loader) : values;
+    const int64_t rest = (int64_t)vc_heap_used() - t->memory.heap - t->plan.kernels - held;
+    return rest > 0 && vt_host_memory(t->g) ? rest : 0;
 }
 
 /* Bytes that a step may take on this rank: its tensors, and the kernels' scratch. */
@@ -270,6 +279,8 @@ int vtrain_memory_plan(vtrain *t, vc_err *err)
     const vtrain_fit fit = vtrain_fit_of(t);
     t->plan.blocks = fit.blocks;
     t->plan.standing = standing_bytes(t);
+    t->plan.tables = table_bytes(t, t->plan.standing);
+    t->plan.standing += t->plan.tables;
     free(t->plan.recompute);                  /* of an earlier plan, of fewer samples */
     free(t->plan.group_flops);
     t->plan.recompute = calloc(n, sizeof *t->plan.recompute);
@@ -371,7 +382,7 @@ int vtrain_memory_place(vtrain *t, vc_err *err)
     int rc = vt_params_place(t->params, t->plan.swapped, err);
     if (rc)
         return vc_context(err, vtrain_memory_remedy(t, t->plan.largest, rc, err), "weights");
-    t->plan.standing = standing_bytes(t);
+    t->plan.standing = standing_bytes(t) + t->plan.tables;
     predict(t);
     return 0;
 }

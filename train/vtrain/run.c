@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include "common/os/file.h"
+#include "common/os/heap.h"
 #include "common/os/lock.h"
 #include "common/os/threads.h"
 #include "train/families/families.h"
@@ -261,6 +262,7 @@ static int open_run(vtrain *t, vc_flags *set, vc_err *err)
     if (!rc)
         rc = vtrain_samples_open(t, err);
     t->memory.base = vtrain_private_bytes();
+    t->memory.heap = (int64_t)vc_heap_used();
     if (!rc)
         rc = vtrain_check_fresh(t, builtin, err);
     if (!rc)
