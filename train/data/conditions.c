@@ -261,7 +261,7 @@ int vtrain_data_fit(vtrain_data *d, const vtrain_family *family, const vtrain_fi
         if ((d->roles | d->references) & 1u << i)
             rc = make_role_norm(d, (vc_role)i, family->scale[i], err);
     if (!rc)
-        rc = vtrain_sound_fit(d, fit->sound, err);
+        rc = vtrain_sound_fit(d, fit, err);
     if (!rc)
         rc = check_samples(d, fit, family->class_name, err);
     return rc || d->roles ? rc : note_unused(d, family->class_name, note, err);

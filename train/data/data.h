@@ -81,8 +81,8 @@ typedef struct vtrain_group {
                                   * fit->whole_texts; else 0 */
     bool base;                   /* the target is the base's prediction (sets.h) */
     int sound;                   /* as fitted: latent frames of the longest sound that a sample of
-                                  * its frames and rate can have, at least 1; 0: the model has no
-                                  * sound */
+                                  * its frames and rate can have, at least 1 and
+                                  * fit->sound_least; 0: the model has no sound */
     int segments;                /* of each text (`text_chunks`), all of the same number of rows; 0:
                                   * texts are of the whole clip */
     vtrain_own own;

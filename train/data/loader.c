@@ -321,7 +321,9 @@ static int make_slot(vtrain_loader *l, slot *s, vc_err *err)
         return rc;
     s->b.held = s->held;
     if (!l->o.held_out && vtrain_data_holds(d, true) &&
-        (rc = take(l, &s->b.target, rows, clip * channels * sizeof *s->b.target, err)))
+        ((rc = take(l, &s->b.target, rows, clip * channels * sizeof *s->b.target, err)) ||
+         (d->sound.channels && (rc = take(l, &s->b.sound_target, rows,
+                                          sound_size(d) * sizeof *s->b.sound_target, err)))))
         return rc;
     if (l->o.distill &&
         ((rc = take(l, &s->start, rows, sizeof *s->start, err)) ||
@@ -355,6 +357,7 @@ static void free_slot(slot *s)
     free(s->scale);
     free(s->held);
     free(s->b.target);
+    free(s->b.sound_target);
     free(s->start);
     free(s->b.noise);
     free(s->first);

@@ -104,6 +104,8 @@ typedef struct vtrain_batch {
     bool base;                   /* the target of all rows is the base's prediction, */
     float *target;               /* which the step writes here, of sizes dim; NULL: no group has
                                   * such a target */
+    float *sound_target;         /* and that of the sound, of sizes sound_dim; NULL: as target, or
+                                  * the model has no sound */
     float *noise;                /* of sizes dim: the noise that each row began with (starts.h);
                                   * NULL: the step draws noise */
     bool *dropped;               /* [rows]: the empty prompt replaces the row's caption, if it has

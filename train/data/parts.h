@@ -88,10 +88,10 @@ int vtrain_role_channels(const vtrain_data *d, vc_role role);
 
 /* ---- sound.c ---- */
 
-/* Reads how the sound of the datasets was made, for a transformer that takes `numbers` for each
- * latent frame of it, and finds the groups' longest. VC_EMISMATCH: no dataset has sound, or two
- * differ in it. */
-int vtrain_sound_fit(vtrain_data *d, int numbers, vc_err *err);
+/* Reads how the sound of the datasets was made, for a transformer that takes fit->sound numbers for
+ * each latent frame of it, and finds the groups' longest. VC_EMISMATCH: no dataset has sound, or
+ * two differ in it. */
+int vtrain_sound_fit(vtrain_data *d, const vtrain_fit *fit, vc_err *err);
 
 /* ---- groups.c ---- */
 

@@ -110,8 +110,9 @@ int vtrain_data_sound_check(const vtrain_data *d, vc_err *err)
                    vf_dataset_path(d->set[0].data));
 }
 
-int vtrain_sound_fit(vtrain_data *d, int numbers, vc_err *err)
+int vtrain_sound_fit(vtrain_data *d, const vtrain_fit *fit, vc_err *err)
 {
+    const int numbers = fit->sound, least = fit->sound_least;
     made m = { 0 };
     int first, rc = numbers ? vtrain_data_sound_check(d, err) : 0;
     if (!rc && numbers)
@@ -132,6 +133,7 @@ int vtrain_sound_fit(vtrain_data *d, int numbers, vc_err *err)
         vtrain_group *g = &d->group[d->sample[i].group];
         const int n = g->video ? vtrain_data_sound_frames(d, e->frames, (double)e->fps) : 1;
         g->sound = n > g->sound ? n : g->sound;
+        g->sound = g->sound < least ? least : g->sound;
     }
     return rc;
 }

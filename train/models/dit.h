@@ -122,10 +122,13 @@ typedef struct vtrain_fit {
                                                * are fewer, where vtrain_in.shared is possible: the
                                                * tokens of s[0] are the sequence, or those of s[0]
                                                * and s[1] its parts, and blocks mix them by
-                                               * nn_self_attention or nn_joint_attention alone; 0:
-                                               * it is not possible */
+                                               * nn_self_attention or nn_joint_attention alone, or
+                                               * say themselves which part is shared
+                                               * (ltx2_sound.c); 0: it is not possible */
     int sound;                                /* numbers of a latent frame of sound that the model
                                                * is given with each clip; 0: it has no sound */
+    int sound_least;                          /* latent frames that a batch's sound has at least, so
+                                               * that each process which shares it has one */
     size_t held;                              /* bytes of memory that the model holds beside its
                                                * parameters, once it is open */
 } vtrain_fit;

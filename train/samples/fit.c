@@ -54,12 +54,6 @@ static int check_inputs(vtrain *t, const vtrain_fit *fit, vc_err *err)
         t->cfg.guidance_scale = 1;
     else if (!t->validation.own_guidance && fit->sample_guidance > 0)
         t->cfg.guidance_scale = fit->sample_guidance;
-    if (fit->sound && t->cfg.sp > 1)
-        return vc_fail(err, VC_EUSAGE, "--sp: ranks do not share the sound of --with_audio: leave "
-                       "one of the flags out");
-    if (fit->sound && vtrain_data_holds(t->data, true))
-        return vc_fail(err, VC_EUSAGE, "--latents: :prior= predicts the base's video alone: leave "
-                       "it out, or --with_audio");
     if (!fit->guidance && t->cfg.embedded_guidance != 1)
         return vc_fail(err, VC_EUSAGE, "--embedded_guidance: this %s does not take guidance as an "
                        "input (guidance_embeds in its config.json): leave the flag out",
@@ -138,6 +132,7 @@ int vtrain_fit_data(vtrain *t, vc_err *err)
         return rc;
     t->model.guidance = fit.guidance;
     fit.needs_image = fit.needs_image && !t->cfg.allow_mismatch;
+    fit.sound_least = (int)t->cfg.sp;
     int channels = vtrain_data_norm(t->data)->channels;
     if (fit.channels != channels)
         return vc_fail(err, VC_EMISMATCH, "the dataset's latents have %d channels (VAE %s), the "

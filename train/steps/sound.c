@@ -36,12 +36,15 @@ void vtrain_heard_load(const vtrain *t, vtrain_heard *s, vtrain_in *in, const vt
     vt_tensor *x = vt_from_host(g, VC_F32, 5, dim, b->sound, VC_F32);
     vt_tensor *noise = vt_randn(g, 5, dim, seed, b->first, (uint32_t)number, VC_DRAW_SOUND);
     s->noisy = vt_mix(g, x, noise, rows_of(g, rows, v->x_of), rows_of(g, rows, v->n_of));
-    s->target = vt_mix(g, x, noise, rows_of(g, rows, v->tx_of), rows_of(g, rows, v->tn_of));
+    s->target = b->base ? vt_from_host(g, VC_F32, 5, dim, b->sound_target, VC_F32)
+                        : vt_mix(g, x, noise, rows_of(g, rows, v->tx_of),
+                                 rows_of(g, rows, v->tn_of));
     s->weight = make_weight(g, b, v);
     in->sound = s->noisy;
     in->sound_length = b->sound_length;
     vtrain_note(in, "audio_noise", noise);
     vtrain_note(in, "audio_latents", x);
+    vtrain_note(in, "audio_target", s->target);
 }
 
 vt_tensor *vtrain_heard_loss(vt_ctx *g, const vtrain_heard *s, const vtrain_loss_opts *o)
@@ -49,10 +52,12 @@ vt_tensor *vtrain_heard_loss(vt_ctx *g, const vtrain_heard *s, const vtrain_loss
     return vtrain_loss(g, s->pred, s->target, s->weight, o);
 }
 
-void vtrain_heard_dry(const vtrain *t, const int64_t dim[5], int64_t sound[5])
+void vtrain_heard_dry(const vtrain *t, vtrain_batch *b, int32_t *length)
 {
     const vtrain_sound *is = vtrain_data_sound(t->data);
+    const int64_t *dim = b->dim;
     int most = 0;
+    b->sound_length = length;
     if (!is->channels)
         return;
     for (uint32_t i = 0; i < vtrain_data_groups(t->data); i++) {
@@ -64,5 +69,7 @@ void vtrain_heard_dry(const vtrain *t, const int64_t dim[5], int64_t sound[5])
     if (!most)
         most = vtrain_data_sound_frames(t->data, 8 * (double)(dim[2] - 1) + 1, fit.fps);
     const int64_t of[5] = { dim[0], is->channels, most, 1, is->bins };
-    memcpy(sound, of, sizeof of);
+    memcpy(b->sound_dim, of, sizeof of);
+    for (int64_t row = 0; row < dim[0]; row++)
+        length[row] = most;
 }

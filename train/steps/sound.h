@@ -2,7 +2,8 @@
  *
  * A row's sound has the level of the row's video, and noise of its own (VC_DRAW_SOUND). Its loss is
  * the mean over its own frames, and 0 for a row without sound. The loss of a row is
- * --video_loss_weight times the video's and --audio_loss_weight times the sound's. */
+ * --video_loss_weight times the video's and --audio_loss_weight times the sound's. The target of a
+ * batch whose target is the base's prediction is that of both. */
 #ifndef TRAIN_STEPS_SOUND_H
 #define TRAIN_STEPS_SOUND_H
 
@@ -20,7 +21,7 @@ void vtrain_heard_load(const vtrain *t, vtrain_heard *s, vtrain_in *in, const vt
                        const vtrain_levels *v, uint64_t seed, uint64_t number);
 /* The loss of the sound, without its factor. */
 vt_tensor *vtrain_heard_loss(vt_ctx *g, const vtrain_heard *s, const vtrain_loss_opts *o);
-/* The sizes of a dry batch's sound beside latents dim. */
-void vtrain_heard_dry(const vtrain *t, const int64_t dim[5], int64_t sound[5]);
+/* Gives a dry batch the longest sound beside its latents; length, [rows], lives as long as it. */
+void vtrain_heard_dry(const vtrain *t, vtrain_batch *b, int32_t *length);
 
 #endif

@@ -139,8 +139,10 @@ int vtrain_micro_target(vtrain *t, const vtrain_micro *m, vc_err *err)
     vt_step_begin(t->g, 0);
     vt_leave_out_lora(t->g);
     vtrain_upload(t, &p, b, &v, m->seed, m->number);
-    p.pred = vt_cast(t->g, vtrain_dit_forward(t->g, t->model.dit, &p.in, NULL), VC_F32);
+    p.pred = vt_cast(t->g, vtrain_dit_forward(t->g, t->model.dit, &p.in, &p.heard.pred), VC_F32);
     int rc = p.pred ? vt_to_host(t->g, p.pred, b->target, &step) : 0, step_rc;
+    if (!rc && p.heard.pred)
+        rc = vt_to_host(t->g, vt_cast(t->g, p.heard.pred, VC_F32), b->sound_target, &step);
     step_rc = vt_step_end(t->g, rc ? NULL : &step);
     rc = vtrain_sequence_end(t->ranks.sequence, rc ? rc : step_rc, &step);
     if (rc && err)
@@ -224,10 +226,7 @@ int vtrain_micro_dry(vtrain *t, const int64_t dim[5], const vtrain_own *own, boo
             length[i][row] = (int32_t)n;
     }
     int32_t heard[VTRAIN_ROWS];
-    b.sound_length = heard;
-    vtrain_heard_dry(t, dim, b.sound_dim);
-    for (int64_t row = 0; row < dim[0]; row++)
-        heard[row] = (int32_t)b.sound_dim[2];
+    vtrain_heard_dry(t, &b, heard);
     vtrain_tensors p = { .in.recompute = recompute, .in.shared = record && t->ranks.sequence };
     vtrain_levels_dry(&v, t, dim);
     vt_step_begin(t->g, VT_DRY | flags_of(t, record));

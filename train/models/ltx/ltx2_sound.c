@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/nn/embeddings.h"
+#include "common/tensor/exchange.h"
 #include "formats/json/config.h"
 #include "formats/tensors/model.h"
 #include "train/models/ltx/ltx2.h"
@@ -15,6 +16,8 @@
 #define DEFAULT_FPS 24
 
 enum { MLP = 4 };
+enum { VIDEO, SOUND };                        /* of x in a block, and the parts of a sequence that
+                                               * processes share */
 
 typedef struct block_weights {
     ltx2_block video, sound;
@@ -162,7 +165,8 @@ static void sound_fit(const void *model, vtrain_fit *fit)
                          .text_width = { same_features(m) ? m->text : both },
                          .text_rows = { LTX2_PROMPT_ROWS },
                          .mult = { 1, 1, 1 }, .token_times = true, .fps = DEFAULT_FPS,
-                         .blocks = (int)m->layers, .sound = (int)m->sound_in };
+                         .blocks = (int)m->layers, .heads = m->heads,
+                         .sound = (int)m->sound_in };
     if (m->connector)
         fit->held = ltx2_connector_bytes(m->connector) + ltx2_connector_bytes(m->sound_connector);
 }
@@ -259,33 +263,47 @@ static void embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_B
     memcpy(s + MADE, in->made, CONNECTOR * sizeof *in->made);
 }
 
+/* Where processes share the sequence, its parts are its two streams; from now on that of one
+ * stream alone is shared. */
+static void share(vt_ctx *g, const ltx2 *m, int stream)
+{
+    vt_share_tokens(g, m->dit.part[stream]);
+}
+
+/* The heads of a stream's own tokens. */
 static vt_tensor *in_heads(vt_ctx *g, const ltx2 *m, vt_tensor *x, const vt_lin *l,
                            const nn_norm *norm, vt_tensor *const rope[2])
 {
     const bool split = m->rope == LTX2_SPLIT;
-    const nn_heads h = { m->sound_heads, LTX2_QK_EPS, split ? NULL : rope[0],
-                         split ? NULL : rope[1], 0 };
-    x = nn_project(g, x, l, norm, &h);
-    return split ? nn_rotate_halves(g, x, rope[0], rope[1]) : x;
+    const nn_heads plain = { m->sound_heads, LTX2_QK_EPS, NULL, NULL, 0 };
+    const nn_heads all = { m->sound_heads, LTX2_QK_EPS, rope[0], rope[1], 0 };
+    const nn_heads own = nn_own_heads(g, &all);
+    x = nn_project(g, x, l, norm, split ? &plain : &own);
+    return vt_to_heads(g, split ? nn_rotate_halves(g, x, own.cos, own.sin) : x);
 }
 
-/* The queries of x see the keys of y; each has rotations of its own. */
-static vt_tensor *between(vt_ctx *g, const ltx2 *m, const nn_attention *w, vt_tensor *x,
-                          vt_tensor *const rope[2], vt_tensor *y, vt_tensor *const y_rope[2],
-                          vt_tensor *keys)
+/* The queries of stream `to` of x see the keys of the other one; rope are the rotations of either
+ * by the times, keys the number of keys of each row. */
+static vt_tensor *between(vt_ctx *g, const ltx2 *m, const nn_attention *w, vt_tensor *const x[2],
+                          vt_tensor *const *const rope[2], int to, vt_tensor *keys)
 {
     const nn_heads plain = { m->sound_heads, LTX2_QK_EPS, NULL, NULL, 0 };
-    vt_tensor *q = in_heads(g, m, x, &w->q, &w->norm_q, rope);
-    vt_tensor *k = in_heads(g, m, y, &w->k, &w->norm_k, y_rope);
-    vt_tensor *v = nn_project(g, y, &w->v, NULL, &plain);
-    return nn_gated_out(g, nn_attend(g, q, k, v, keys, NULL), x, w, m->sound_heads);
+    const int from = !to;
+    share(g, m, from);
+    vt_tensor *k = in_heads(g, m, x[from], &w->k, &w->norm_k, rope[from]);
+    vt_tensor *v = vt_to_heads(g, nn_project(g, x[from], &w->v, NULL, &plain));
+    share(g, m, to);
+    vt_tensor *q = in_heads(g, m, x[to], &w->q, &w->norm_q, rope[to]);
+    vt_tensor *o = vt_to_tokens(g, vt_attention(g, q, k, v, &(vt_attn){ .kv_len = keys }));
+    return nn_gated_out(g, nn_all_heads(g, o), x[to], w, m->sound_heads);
 }
 
-/* Adds the attention between the streams to both: x[0] is the video, x[1] the sound. */
+/* Adds the attention between the streams to both. */
 static void exchange(vt_ctx *g, const ltx2 *m, const block_weights *w, vt_tensor *const *in,
                      vt_tensor *x[2])
 {
     vt_tensor *const table[2] = { w->video_table, w->sound_table }, *mod[2][4], *gate[2], *h[2];
+    vt_tensor *const *const rope[2] = { in + MADE + T_COS, in + MADE + AT_COS };
     const float eps = (float)m->eps;
     for (int i = 0; i < 2; i++) {
         nn_chunk(g, vt_add(g, in[SHIFT + i], vt_slice(g, table[i], 0, 0, 4)), 4, mod[i]);
@@ -293,14 +311,12 @@ static void exchange(vt_ctx *g, const ltx2 *m, const block_weights *w, vt_tensor
     }
     for (int i = 0; i < 2; i++)
         h[i] = vt_rms_norm_modulate(g, x[i], NULL, mod[i][1], mod[i][0], eps);
-    vt_tensor *video = between(g, m, &w->to_video, h[0], in + MADE + T_COS, h[1],
-                               in + MADE + AT_COS, in[MADE + TOKENS]);
+    vt_tensor *video = between(g, m, &w->to_video, h, rope, VIDEO, in[MADE + TOKENS]);
     for (int i = 0; i < 2; i++)
         h[i] = vt_rms_norm_modulate(g, x[i], NULL, mod[i][3], mod[i][2], eps);
-    vt_tensor *sound = between(g, m, &w->to_sound, h[1], in + MADE + AT_COS, h[0],
-                               in + MADE + T_COS, NULL);
-    x[0] = vt_gated_add(g, x[0], video, vt_mul(g, gate[0], in[MADE + HEARD]));
-    x[1] = vt_gated_add(g, x[1], sound, gate[1]);
+    vt_tensor *sound = between(g, m, &w->to_sound, h, rope, SOUND, NULL);
+    x[VIDEO] = vt_gated_add(g, x[VIDEO], video, vt_mul(g, gate[VIDEO], in[MADE + HEARD]));
+    x[SOUND] = vt_gated_add(g, x[SOUND], sound, gate[SOUND]);
 }
 
 static void block(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
@@ -314,24 +330,30 @@ static void block(vt_ctx *g, const void *model, const void *weights, vt_tensor *
                               in[MADE + A_COS], in[MADE + A_SIN], in[MADE + TOKENS],
                               in[MADE + KEYS] };
     vt_tensor *e[2][LTX2_MODS], *x[2];
-    x[0] = ltx2_stream_attend(g, m, &w->video, in[X], &video, e[0]);
-    x[1] = ltx2_stream_attend(g, m, &w->sound, in[A_X], &sound, e[1]);
+    share(g, m, VIDEO);
+    x[VIDEO] = ltx2_stream_attend(g, m, &w->video, in[X], &video, e[VIDEO]);
+    share(g, m, SOUND);
+    x[SOUND] = ltx2_stream_attend(g, m, &w->sound, in[A_X], &sound, e[SOUND]);
     exchange(g, m, w, in, x);
-    out[0] = ltx2_stream_feed(g, m, &w->video, x[0], e[0]);
-    out[1] = ltx2_stream_feed(g, m, &w->sound, x[1], e[1]);
+    out[VIDEO] = ltx2_stream_feed(g, m, &w->video, x[VIDEO], e[VIDEO]);
+    out[SOUND] = ltx2_stream_feed(g, m, &w->sound, x[SOUND], e[SOUND]);
 }
 
 static vt_tensor *predict(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
 {
     const ltx2_outer *w = &((ltx2 *)model)->w.video;
+    share(g, model, VIDEO);
     return ltx_head(g, in, s[X], s[E], w->table, &w->proj_out);
 }
 
 static vt_tensor *predict_sound(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
 {
     const ltx2_outer *w = &((ltx2 *)model)->w.sound;
-    vt_tensor *y = ltx_out(g, s[A_X], s[A_E], w->table, &w->proj_out);
-    return vt_unpatchify(g, y, in->sound->dim + 1, 1, 1, bins_of(in), VT_C_FIRST);
+    share(g, model, SOUND);
+    vt_tensor *y = vt_all_tokens(g, ltx_out(g, s[A_X], s[A_E], w->table, &w->proj_out));
+    y = vt_unpatchify(g, y, in->sound->dim + 1, 1, 1, bins_of(in), VT_C_FIRST);
+    vtrain_note(in, "audio_model_output", y);
+    return y;
 }
 
 const vtrain_family vtrain_ltx2_sound = {
@@ -343,7 +365,7 @@ const vtrain_family vtrain_ltx2_sound = {
     .prepare = sound_prepare, .embed = embed,
     .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 2, block,
                   NULL } },
-    .head = predict, .sound_head = predict_sound,
+    .head = predict, .sound_head = predict_sound, .two_parts = true,
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
     .flow_shift = 1, .logit_mean = 0, .logit_std = 1, .schedule = ltx2_schedule,
     .posterior_mean = true, .bf16 = true,
