@@ -71,6 +71,8 @@ typedef struct vc_foreign {
     const char *say;       /* "used by vprep", "has no effect here: ...", "use mpirun instead" */
     const char *only;      /* accepted values "a|b", others are refused; NULL: any */
     const char *why;       /* with only: why other values are refused */
+    const char *means;     /* accepted values that switch on a flag of the program's own, where it
+                            * has that flag: "av>with_audio|va>with_audio"; NULL: none */
 } vc_foreign;
 
 /* A name of another program's flag that means exactly the same as ours. */

@@ -1,8 +1,10 @@
 /* flags_set.c - stores the values of flags, and takes the flags of other trainers; see
  * flags_internal.h. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/cli/flags_internal.h"
+#include "common/os/file.h"
 
 /* ---- values ---- */
 
@@ -88,6 +90,42 @@ static bool switched_off(const char *value, bool negated)
     return ok ? v.b == negated : negated;
 }
 
+/* The flag of ours that a value means, of *n letters; NULL: none. */
+static const char *meaning_of(const vc_foreign *f, const char *value, size_t *n)
+{
+    for (const char *s = f->means; s && *s;) {
+        const size_t all = strcspn(s, "|"), key = strcspn(s, ">");
+        *n = all - key - 1;
+        if (strlen(value) == key && !strncmp(s, value, key))
+            return s + key + 1;
+        s += all + (s[all] == '|');
+    }
+    return NULL;
+}
+
+/* Switches the flag on that the value means, in place of the row's note; false: it means none that
+ * the program has. */
+static bool set_meaning(vc_flags *set, const vc_foreign *f, const vc_place *at, const char *value,
+                        int *rc, vc_err *err)
+{
+    static const char *const on = "true";
+    vc_found found;
+    size_t n;
+    const char *name = f->means && value ? meaning_of(f, value, &n) : NULL;
+    if (!name || !vc_flags_find(set->prog, name, n, &found))
+        return false;
+    char *text = vc_format("means --%s", found.flag->name);
+    char *say = text ? vc_flags_keep_text(set, text, strlen(text)) : NULL;
+    free(text);
+    *rc = say ? vc_flags_set(set, &found, &on, 1, at->file ? VC_FROM_FILE : VC_FROM_WORDS, err)
+              : vc_no_memory(err);
+    vc_place flag = *at;
+    flag.file = NULL;
+    if (!*rc)
+        vc_flags_line(set, &set->notes, &flag, "", say);
+    return true;
+}
+
 int vc_flags_set_foreign(vc_flags *set, const vc_foreign *f, const vc_place *at, bool negated,
                          const char *value, vc_err *err)
 {
@@ -105,6 +143,9 @@ int vc_flags_set_foreign(vc_flags *set, const vc_foreign *f, const vc_place *at,
             return VC_EUSAGE;
         }
     }
+    int rc = 0;
+    if (set_meaning(set, f, at, value, &rc, err))
+        return rc;
     vc_place flag = *at;
     flag.file = NULL;
     vc_flags_line(set, &set->notes, &flag, "", f->say);

@@ -225,6 +225,7 @@ const vc_foreign vc_ignored_flags[] = {
 
 const vc_renamed vc_renamed_flags[] = {
     { "job.config_file", "config" }, { "job.exp_name", "job_name" },
+    { "ltx2_audio_video", "with_audio" }, { "ltxv2_audio_video", "with_audio" },
     { "job.dump_folder", "output_dir" }, { "job.seed", "seed" },
     { "model.ssm_layer", "ssm_layer" }, { "model.ttt_base_lr", "ttt_base_lr" },
     { "model.mini_batch_size", "mini_batch_size" }, { "model.scale_factor", "scale_factor" },

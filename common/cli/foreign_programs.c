@@ -8,11 +8,14 @@
 
 const vc_foreign vc_program_flags[] = {
     /* musubi-tuner's forks for LTX-2 */
-    ONLY("video|v", "ltx2_mode ltx_mode", "with the sound write --with_audio instead"),
+    MEANS("video|v|av|va", "av>with_audio|va>with_audio", "ltx2_mode ltx_mode", "the video is "
+          "trained alone unless --with_audio is given", "sound is not trained without its video"),
     NONE(1, "ltx_version ltx_version_check_mode", "the version is read from the model's folder"),
     NONE(0, "gemma_load_in_8bit gemma_load_in_4bit", "text encoders compute in bf16"),
-    REFUSED(0, "separate_audio_buckets ltx2_audio_video ltx2_audio_*", "write --with_audio; sounds "
-            "of any length share a batch"),
+    NONE(0, "separate_audio_buckets", "clips with and without sound, of any length, share a batch"),
+    ONLY("video", "ltx2_audio_source", "the sound of a clip is that of its file"),
+    REFUSED(0, "ltx2_audio_*", "write --with_audio; sounds of any length share a batch, and the "
+            "audio_vae is that of --model"),
     REFUSED(1, "lora_target_preset", "write the modules: --target_name "
             "to_q,to_k,to_v,to_out.0"),
 

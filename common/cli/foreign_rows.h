@@ -11,6 +11,10 @@
 #define ONLY(allowed, names, reason) \
     { .name = names, .values = 1, .say = "has no effect here: " reason, .only = allowed, \
       .why = reason }
+/* meanings: the values that are a flag of ours, as vc_foreign.means */
+#define MEANS(allowed, meanings, names, reason, others) \
+    { .name = names, .values = 1, .say = "has no effect here: " reason, .only = allowed, \
+      .why = others, .means = meanings }
 #define REFUSED(words, names, remedy) \
     { .name = names, .values = words, .refused = true, .say = remedy }
 
