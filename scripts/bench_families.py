@@ -41,7 +41,8 @@ TUNED = {"MALLOC_MMAP_THRESHOLD_": str(1 << 40), "MALLOC_TRIM_THRESHOLD_": str(1
 # size: of random_model.py; layers, grid: of training steps, in blocks and latents; tokens: of a
 # prompt; masked: padding is masked; longest: prompts are padded to the longest, not to `prompt`
 # tokens; width: of its states, unless 4096; skipped: layers at the text encoder's end that no
-# program needs; clip: of the VAE; patch: the transformer's, in latents, unless 2
+# program needs; clip: of the VAE; patch: the transformer's, in latents, unless 2; sound: frames of
+# the sound beside a clip; beside: parts of the folder that run with the transformer
 FAMILIES = {
     "cogvideox": dict(size="2b", layers=[4], grid=(13, 32, 48), tokens=226, prompt=226, skipped=0,
                       clip=(9, 240, 368), transformer="CogVideoXTransformer3DModel",
@@ -68,6 +69,10 @@ FAMILIES = {
                       transformer="LTXVideoTransformer3DModel", vae="AutoencoderKLLTXVideo",
                       text="T5EncoderModel",
                       lora=["to_q", "to_k", "to_v", "to_out.0"]),
+    "ltx-2": dict(size="ltx-2.0", layers=[2], patch=1, grid=(5, 16, 24), tokens=128, width=3840,
+                  sound=103, skipped=0, clip=(17, 256, 384), beside="connectors",
+                  transformer="LTX2VideoTransformer3DModel", vae="AutoencoderKLLTX2Video",
+                  parts=["lora"], lora=["to_q", "to_k", "to_v", "to_out.0"]),
     "flux": dict(size="flux-dev", layers=[1, 2], grid=(1, 64, 64), tokens=512, clip=(1, 512, 512),
                  transformer="FluxTransformer2DModel", vae="AutoencoderKL",
                  parts=["lora", "full", "full16", "vae"],   # the larger text encoder is CogVideoX's
@@ -103,6 +108,13 @@ def arguments(a, dtype):
 
     text, t = draw(1, n, width) * 0.2, torch.tensor([500.0], device=a.device)
     mask = torch.ones(1, n, dtype=torch.int64, device=a.device)
+    if a.family == "ltx-2":                # the prompts are those that the connectors make
+        n, sound = 1024, FAMILIES[a.family]["sound"]
+        return dict(hidden_states=draw(1, f * h * w, 128), timestep=t[:, None].repeat(1, f * h * w),
+                    audio_hidden_states=draw(1, sound, 128), audio_timestep=t[:, None], sigma=t,
+                    encoder_hidden_states=draw(1, n, width) * 0.2,
+                    audio_encoder_hidden_states=draw(1, n, width) * 0.2, num_frames=f, height=h,
+                    width=w, fps=8.0, audio_num_frames=sound, use_cross_timestep=True)
     if a.family == "cogvideox":
         return dict(hidden_states=draw(1, f, 16, h, w), timestep=t.long(),
                     encoder_hidden_states=text)
@@ -136,6 +148,26 @@ def arguments(a, dtype):
                 rope_interpolation_scale=(1.0, 32, 32))
 
 
+def prompts(a, dtype):
+    """A function that makes LTX-2's prompts by its connectors, as a step of training does; of other
+    families it makes nothing."""
+    import torch
+    if a.family != "ltx-2":
+        return dict
+    from diffusers.pipelines.ltx2.connectors import LTX2TextConnectors
+    family = FAMILIES[a.family]
+    c = LTX2TextConnectors.from_pretrained(a.model + "/connectors", torch_dtype=dtype).to(a.device)
+    x = torch.randn(1, 1024, family["width"], dtype=dtype, device=a.device) * 0.2
+    mask = torch.full((1, 1, 1, 1024), -10000.0, dtype=dtype, device=a.device)
+    mask[..., :family["tokens"]] = 0
+
+    def make():
+        with torch.no_grad():
+            return dict(encoder_hidden_states=c.video_connector(x, mask)[0],
+                        audio_encoder_hidden_states=c.audio_connector(x, mask)[0])
+    return make
+
+
 def ref_step(a, lora):
     import diffusers
     import torch
@@ -154,12 +186,17 @@ def ref_step(a, lora):
     given = arguments(a, dtype)
     target = torch.randn((given["x"][0] if "x" in given else given["hidden_states"]).shape,
                          device=a.device)
+    sound = "audio_hidden_states" in given and torch.randn_like(given["audio_hidden_states"],
+                                                                dtype=torch.float32)
+    make_prompts = prompts(a, dtype)
     first, times = time.time() - a.begin, []
     for _ in range(a.steps):
         start = time.perf_counter()
-        y = m(**given, return_dict=False)[0]
+        y, *more = m(**{**given, **make_prompts()}, return_dict=False)
         y = y[0] if isinstance(y, list) else y           # Z-Image takes and gives lists
         loss = ((y.float() - target) ** 2).mean()
+        if sound is not False:
+            loss = loss + ((more[0].float() - sound) ** 2).mean()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(params, 1.0)
         opt.step()
@@ -288,7 +325,8 @@ def train_command(a, what, model, dtype, out):
             f"--gradient_checkpointing={'none' if a.device == 'cpu' else 'auto'}", "--kernels",
             a.kernels, "--checkpointing_limit", "1", "--device", a.device, "--mixed_precision",
             {"bf16": "bf16", "f32": "no"}[dtype],
-            *(["--optimizer", "adamw_bf16"] if what == "full16" else [])]
+            *(["--optimizer", "adamw_bf16"] if what == "full16" else []),
+            *(["--with_audio"] if "sound" in FAMILIES[a.family] else [])]
 
 
 def ours_train(a, what, model, n, dtype):
@@ -356,7 +394,8 @@ def claim(a, what, tokens):
     kind = {"lora": "LoRA step", "full": "full finetune step",
             "full16": "full finetune step with adamw_bf16"}[what]
     size = "" if a.family.startswith(a.size) else f" {a.size}"
-    return f"{a.family}{size}: {kind}, {blocks}, {family['tokens']} + {video} tokens{types}"
+    sound = f" + {family['sound']}" if "sound" in family else ""
+    return f"{a.family}{size}: {kind}, {blocks}, {family['tokens']} + {video}{sound} tokens{types}"
 
 
 def write_row(a, what, us, them, flops):
@@ -414,10 +453,11 @@ def make_inputs(a):
         if not (work / "dit/model_index.json").exists():
             layers = ["--layers", *map(str, a.layers)] if a.layers else []
             subprocess.run([*make, str(work / "dit"), "--size", a.size, *layers, "--parts",
-                            "transformer,scheduler"], check=True)
+                            ",".join(["transformer,scheduler",
+                                      *filter(None, [family.get("beside")])])], check=True)
         subprocess.run([f"{a.build}/tests/random_dataset", str(work / "latents.lmdb"), "4",
                         *map(str, a.grid), str(family["tokens"]), str(family.get("width", 4096)),
-                        a.family], check=True)
+                        a.family + ("+sound" if "sound" in family else "")], check=True)
     if {"vae", *PROMPTS} & set(a.part) and not (work / "encoders/model_index.json").exists():
         subprocess.run([*make, str(work / "encoders"), "--size", a.size, "--text_layers",
                         str(2 + family["skipped"]), "--parts", "vae,text_encoder,tokenizer"],
