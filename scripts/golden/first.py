@@ -12,7 +12,7 @@ import re
 
 import transformers
 from diffusers import (AutoencoderKL, AutoencoderKLFlux2, AutoencoderKLHunyuanVideo,
-                       AutoencoderKLWan, WanTransformer3DModel)
+                       AutoencoderKLWan, WanTransformer3DModel, WanVACETransformer3DModel)
 from diffusers.loaders import single_file_utils
 
 import golden
@@ -152,29 +152,31 @@ def check(model, theirs, convert):
     assert all((made[k].reshape(ours[k].shape) == ours[k]).all() for k in ours)
 
 
-def transformer(out):
+def transformer(out, name, cls, names, more, **fields):
     """A transformer for the latents of first-vae-wan and the texts of first-umt5; `first` is the
-    first authors' config.json."""
-    names = golden.part("wan").weights()
-    model = WanTransformer3DModel(num_attention_heads=1, attention_head_dim=128, in_channels=16,
-                                  out_channels=16, text_dim=32, freq_dim=32, ffn_dim=48,
-                                  num_layers=2)
+    first authors' config.json, with the fields of `more`."""
+    model = cls(num_attention_heads=1, attention_head_dim=128, in_channels=16, out_channels=16,
+                text_dim=32, freq_dim=32, ffn_dim=48, num_layers=2, **fields)
     shapes = golden.fill_module(model)
     config = {k: v for k, v in model.config.items() if not k.startswith("_")}
-    first = dict(_class_name="WanModel", model_type="t2v", dim=128, eps=1e-6, ffn_dim=48,
-                 freq_dim=32, in_dim=16, num_heads=1, num_layers=2, out_dim=16, text_len=512)
+    first = dict(dim=128, eps=1e-6, ffn_dim=48, freq_dim=32, in_dim=16, num_heads=1, num_layers=2,
+                 out_dim=16, text_len=512, **more)
     theirs = {}
     for ours, shape in shapes.items():
-        block = re.match(r"blocks\.(\d)\.", ours)
-        name = names[re.sub(r"^blocks\.\d", "blocks.0", ours)]
-        theirs[re.sub(r"^blocks\.\d", f"blocks.{block[1]}", name) if block else name] = {
-            "ours": [ours], "shape": shape}
-    golden.save(out / "first-wan.safetensors", {}, weights=shapes, theirs=theirs, first=first,
-                config=dict(config, _class_name="WanTransformer3DModel"))
+        block = re.match(r"((?:vace_)?blocks\.)(\d)\.", ours)
+        known = re.sub(r"blocks\.\d", "blocks.0", ours) if block else ours
+        theirs[re.sub(r"blocks\.\d", f"blocks.{block[2]}", names[known]) if block
+               else names[known]] = {"ours": [ours], "shape": shape}
+    golden.save(out / f"{name}.safetensors", {}, weights=shapes, theirs=theirs, first=first,
+                config=dict(config, _class_name=cls.__name__))
 
 
 def make(out):
-    transformer(out)
+    transformer(out, "first-wan", WanTransformer3DModel, golden.part("wan").weights(),
+                dict(_class_name="WanModel", model_type="t2v"))
+    transformer(out, "first-wan-vace", WanVACETransformer3DModel, golden.part("wan_vace").weights(),
+                dict(_class_name="VaceWanModel", model_type="vace", vace_layers=[0, 1],
+                     vace_in_dim=96), vace_layers=[0, 1])
     model, config, shapes = vae(AutoencoderKLWan, base_dim=8)
     check(model, save(out, "first-vae-wan", config, shapes, wan_vae),
           single_file_utils.convert_wan_vae_to_diffusers)

@@ -131,3 +131,23 @@ expect 0 . vtrain --latents a --model full/checkpoint-2 --output_dir next --max_
     --train_batch_size 1 --threads 1 "${lora[@]}"
 expect 2 '--trainable_models vace: stands for' train a x --trainable_models vace \
     --trainable_modules attn1
+
+# ---- the first authors' folder makes the same dataset and the same LoRA ----
+need make_model w VaceWanModel 16
+same() {
+    vprep --meta media/list.jsonl --video_sample_size 64 --video_sample_n_frames 9 \
+        --video_sample_stride 1 --vae_dtype f32 --model "$1" --out "$2" "${vace[@]}"
+}
+run() {
+    vtrain --latents "$1" --model "$2" --output_dir "$3" "${lora[@]}" --max_train_steps 2 \
+        --train_batch_size 1 --threads 1 --workers 1 --target_name q,k,v,o,before_proj,after_proj
+}
+root() { grep -o '"root": *"[0-9a-f]*"' "$1/manifest.json"; }
+need same w/diffusers ours
+expect 0 '5 encoded' same w/first theirs
+output_lacks warning
+[ -n "$(root ours)" ] && [ "$(root ours)" = "$(root theirs)" ] || wrong 'other values'
+expect 0 . run ours w/diffusers run-ours
+expect 0 . run ours w/first run-theirs
+cmp -s run-ours/checkpoint-2/optimizer.safetensors run-theirs/checkpoint-2/optimizer.safetensors ||
+    wrong 'the runs differ'
