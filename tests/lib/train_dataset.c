@@ -198,6 +198,14 @@ static void put_conditions(vf_writer *w, const toy *t, const toy_sample *s, cJSO
     }
     if (s->mask_all)
         cJSON_AddTrueToObject(record, "mask_all");
+    cJSON *own = roles & VC_ROLES_REFERENCE ? cJSON_AddArrayToObject(record, "references") : NULL;
+    for (int k = 0; k < VC_REFERENCES; k++)
+        if (roles & 1u << (VC_ROLE_REFERENCE + k)) {
+            cJSON *is = cJSON_CreateObject();
+            cJSON_AddItemToObject(is, "latent",
+                                  cJSON_CreateIntArray((int[]){ 1, s->h, s->w }, 3));
+            cJSON_AddItemToArray(own, is);
+        }
 }
 
 static void put_text(vf_writer *w, const toy *t, const char *prompt, int encoder, int segments,

@@ -45,7 +45,8 @@ typedef struct toy {
     bool per_channel;                        /* channel c has the mean c and the std 1 + c */
     bool invert;                             /* invert_scale_latents */
     const char *train_mode;                  /* NULL means "normal" */
-    unsigned conditions;                     /* bits 1 << vc_role: conditions of each sample */
+    unsigned conditions;                     /* bits 1 << vc_role: conditions of each sample;
+                                              * references have the clip's size */
     int mask_channels, embeds;               /* 0 means 1, TOY_EMBEDS */
     int sound_channels, sound_bins;          /* of the sound that the manifest describes, whose
                                               * number k of a frame has the mean k and the std

@@ -21,7 +21,9 @@
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 enum { F = 3, H = 4, W = 6, PLANE = H * W, TEXT = 32, ROWS = 512 };
 enum { VIDEO = 1 << VC_ROLE_VIDEO | 1 << VC_ROLE_MASK, VISION = 1 << VC_ROLE_VISION };
-enum { MASKS = 4 };                          /* channels of a mask */
+enum { MASKS = 4, PIXELS = 64 };             /* channels of a mask, of VACE */
+enum { EDITED = VIDEO | 1 << VC_ROLE_REACTIVE, PICTURES = 2,
+       REFERENCES = 1 << VC_ROLE_REFERENCE | 1 << (VC_ROLE_REFERENCE + 1) };
 
 static const toy_sample samples[] = {
     { .number = 0, .f = F, .h = H, .w = W, .caption = { "a red ball" } },
@@ -41,9 +43,11 @@ static void make_with(char dir[256], const char *name, int channels, unsigned co
     char *folder = vc_format("%s/%s/scheduler", dir, name);
     char *file = vc_path_join(folder, "scheduler_config.json");
     const toy t = { .path = path, .sample = samples, .n = COUNT(samples), .channels = channels,
-                    .width = TEXT, .train_mode = conditions ? "i2v" : "normal",
-                    .conditions = conditions, .prompts = 1, .masked = pictured,
-                    .per_channel = true, .mask_channels = MASKS };
+                    .width = TEXT, .prompts = 1, .masked = pictured, .conditions = conditions,
+                    .train_mode = (conditions & EDITED) == EDITED ? "vace"
+                                  : conditions ? "i2v" : "normal",
+                    .mask_channels = (conditions & EDITED) == EDITED ? PIXELS : MASKS,
+                    .per_channel = true };
     vc_err err = { 0 };
     toy_make(&t);
     vf_safetensors *golden = golden_open(name);
@@ -150,6 +154,70 @@ static void test_picture(void **state)
     assert_string_equal(vf_safetensors_meta(f, "guidance_scale"), "5");
     vf_safetensors_close(f);
     free(path);
+    toy_dir_remove(dir);
+}
+
+/* ---- VACE: references in front, of what is learned too ---- */
+
+enum { C = 4, ALL = F + PICTURES };
+
+/* Element [c,p] of frame t of a condition of a sample, as the transformer gets it. */
+static double edited(vc_role role, uint32_t sample, int frames, int c, int t, int p)
+{
+    const double x = (double)toy_condition(role, sample, ((int64_t)c * frames + t) * PLANE + p);
+    return vc_roles[role].kind == VC_VALUE_MASK ? x : (x - c) / (1 + c);
+}
+
+/* What frame t of channel c of VACE's input should be; behind the references their frames are the
+ * clip's. */
+static double beside(uint32_t sample, int c, int t, int p)
+{
+    if (t < PICTURES)
+        return c < C ? edited((vc_role)(VC_ROLE_REFERENCE + PICTURES - 1 - t), sample, 1, c, 0, p)
+                     : 0;
+    const vc_role role = c < C ? VC_ROLE_VIDEO : c < 2 * C ? VC_ROLE_REACTIVE : VC_ROLE_MASK;
+    return edited(role, sample, F, c < 2 * C ? c % C : c - 2 * C, t - PICTURES, p);
+}
+
+static void check_row(const float *x, const float *control, uint32_t sample)
+{
+    for (int i = 0; i < (2 * C + PIXELS) * ALL * PLANE; i++) {
+        const int c = i / (ALL * PLANE), t = i / PLANE % ALL, p = i % PLANE;
+        assert_float_equal(control[i], beside(sample, c, t, p), 1e-6);
+        if (c >= C)
+            continue;
+        const int64_t at = ((int64_t)c * F + t - PICTURES) * PLANE + p;
+        const double clip = t < PICTURES ? beside(sample, c, t, p)
+                                         : ((double)toy_mean(sample, 0, at) - c) / (1 + c);
+        assert_float_equal(x[i], clip, 1e-6);
+    }
+}
+
+static void test_edited(void **state)
+{
+    char dir[256];
+    (void)state;
+    make(dir, "wan-vace", C, EDITED | REFERENCES);
+    vf_safetensors *f = traced(dir, "wan-vace", "--validation_steps 1 --num_inference_steps 3");
+    golden_has_shape(f, "control_hidden_states", 5,
+                     (int64_t[]){ 2, 2 * C + PIXELS, ALL, H, W });
+    golden_has_shape(f, "latents", 5, (int64_t[]){ 2, C, ALL, H, W });
+    float *x = golden_values(f, "latents", NULL);
+    float *control = golden_values(f, "control_hidden_states", NULL);
+    const uint32_t of = x[PICTURES * PLANE] != toy_mean(0, 0, 0);     /* of the first row */
+    for (uint32_t row = 0; row < 2; row++)
+        check_row(x + row * C * ALL * PLANE, control + row * (2 * C + PIXELS) * ALL * PLANE,
+                  of ^ row);
+    free(x);
+    free(control);
+    vf_safetensors_close(f);
+    toy_dir_remove(dir);
+
+    make(dir, "wan-vace", C, EDITED | REFERENCES);
+    f = traced(dir, "wan-vace", "--reference_dropout_p 1");
+    golden_has_shape(f, "latents", 5, (int64_t[]){ 2, C, F, H, W });
+    golden_has_shape(f, "control_hidden_states", 5, (int64_t[]){ 2, 2 * C + PIXELS, F, H, W });
+    vf_safetensors_close(f);
     toy_dir_remove(dir);
 }
 
@@ -404,7 +472,7 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text), cmocka_unit_test(test_picture),
+        cmocka_unit_test(test_text), cmocka_unit_test(test_picture), cmocka_unit_test(test_edited),
         cmocka_unit_test(test_no_picture),
         cmocka_unit_test(test_clean_first), cmocka_unit_test(test_lora),
         cmocka_unit_test(test_first_authors), cmocka_unit_test(test_first_tensors),
