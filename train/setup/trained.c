@@ -84,11 +84,11 @@ static void count_modules(vtrain *t)
         t->lora.of_convs += conv;
         t->lora.linears += !conv && adapted;
         t->lora.convs += conv && adapted;
-        if (n && strncmp(p->module, block, n + 1)) {
+        if (n && p->block >= 0 && strncmp(p->module, block, n + 1)) {
             t->lora.of_blocks++;
             block = p->module;
         }
-        if (n && adapted && strncmp(p->module, with, n + 1)) {
+        if (n && p->block >= 0 && adapted && strncmp(p->module, with, n + 1)) {
             t->lora.blocks++;
             with = p->module;
         }
