@@ -16,7 +16,7 @@ if [ ! -f "$model/model_index.json" ]; then
 fi
 # A family of videos is trained on clips, and its picture is a clip.
 frames=() length='' format=(--format png)
-if [ "$family" = ltx-2 ] || [ "$family" = hunyuanvideo1.5 ]; then
+if [ "$family" = ltx-2 ] || [ "$family" = hunyuanvideo1.5 ] || [ "$family" = wan-vace ]; then
     frames=(--video_sample_size 256 --video_sample_n_frames 17 --video_sample_stride 1)
     length='"num_frames": 17, ' format=()
     if [ -z "$meta" ]; then
@@ -47,6 +47,23 @@ if [ -z "$meta" ]; then
 fi
 # A model that edits gets, for each still, a picture of the same name that the still is made from.
 pairs=() edit=
+# One that edits clips gets, for each, a white shape that moves alike, and a picture of the shape.
+if [ "$family" = wan-vace ]; then
+    pairs=(--train_mode vace)
+    mkdir -p "$out/poses"
+    clip "$out/poses/disc.mkv" 320x256 24 1 \
+        "$(shape 255 255 255 0 0 0 'W*(0.2+0.6*T)' H/2 disc)" -c:v ffv1
+    clip "$out/poses/square.mkv" 256x320 24 1 \
+        "$(shape 255 255 255 0 0 0 W/2 'H*(0.8-0.6*T)' square)" -c:v ffv1
+    still "$out/poses/blue.png" 128x96 "$(shape 40 90 230 230 220 170 W/2 H/2 disc)" -pix_fmt rgb24
+    cat >"$out/edits.jsonl" <<JSONL
+{"video": "clips/blue-disc.mkv", "vace_video": "poses/disc.mkv", "vace_reference_image": "poses/blue.png", "prompt": "A blue disc moves to the right."}
+{"video": "clips/pink-square.mkv", "vace_video": "poses/square.mkv", "prompt": "A pink square rises."}
+{"video": "clips/blue-disc.mkv", "vace_video_mask": "poses/disc.mkv", "prompt": "A blue disc moves to the right."}
+JSONL
+    [ "$meta" != "$out/clips" ] || meta=$out/edits.jsonl
+    edit='"vace_video": "poses/disc.mkv", "vace_reference_image": "poses/blue.png", '
+fi
 if [ "$family" = qwen-edit ] && [ "$meta" = "$out/stills" ]; then
     mkdir -p "$out/before"
     for name in orange-disc violet-square lime-ring; do

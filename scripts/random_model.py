@@ -12,8 +12,9 @@ ltx-2.0, ltx-2.3 (without the autoencoder of sound and the vocoder); of Wan 2.1 
 and of its VACE wan-vace-1.3b, wan-vace-14b; of FLUX.1 flux-dev, flux-schnell; of FLUX.2
 flux2-klein-4b, flux2-klein-9b, flux2-dev; qwen is Qwen-Image, z-image is Z-Image, krea2 is Krea 2,
 chroma is Chroma; qwen-edit-toy is Qwen-Image-Edit's (Plus) with its processor; hunyuanvideo1.5-toy,
-ltx-2-toy, z-image-toy, chroma-toy, krea2-toy, flux2-toy, flux2-dev-toy and qwen-edit-toy are as
-small as a demonstration needs. Names and shapes are those of diffusers and transformers
+wan-vace-toy, ltx-2-toy, z-image-toy, chroma-toy, krea2-toy, flux2-toy, flux2-dev-toy and
+qwen-edit-toy are as small as a demonstration needs. Names and shapes are those of diffusers and
+transformers
 (instantiated without memory), values are uniform with a spread that keeps activations near 1. Large
 parts are sharded at 5 GB as the hub has them, and a piece of a tensor is in memory at a time.
 T5-XXL in bf16 takes 9.5 GB, LLaMA-3-8B 15 GB, the transformers of FLUX.2 klein 7.8 and 18.2 GB,
@@ -69,7 +70,10 @@ SIZES = {
     "wan-14b": ("wan2.1", dict(num_attention_heads=40, ffn_dim=13824, num_layers=40)),
     "wan-vace-1.3b": ("wan-vace", dict(num_attention_heads=12, ffn_dim=8960, num_layers=30,
                                        vace_layers=list(range(0, 30, 2)))),
-    "wan-vace-14b": ("wan-vace", dict(num_attention_heads=40, ffn_dim=13824, num_layers=40)),
+    "wan-vace-14b": ("wan-vace", dict(num_attention_heads=40, ffn_dim=13824, num_layers=40,
+                                      vace_layers=list(range(0, 40, 5)))),
+    "wan-vace-toy": ("wan-vace-toy", dict(num_attention_heads=3, attention_head_dim=32, ffn_dim=192,
+                                          num_layers=2, text_dim=64, vace_layers=[0, 1])),
     "qwen": ("qwen-image", dict(num_layers=60)),
     "qwen-edit-toy": ("qwen-edit-toy", dict(num_layers=2, num_attention_heads=3,
                                             attention_head_dim=32, joint_attention_dim=64,
@@ -120,6 +124,8 @@ LLAMA = ("LlamaModel", dict(hidden_size=4096, intermediate_size=14336, num_atten
 UMT5 = ("UMT5EncoderModel", dict(d_model=4096, d_ff=10240, d_kv=64, num_heads=64,
                                  vocab_size=256384, feed_forward_proj="gated-gelu",
                                  tie_word_embeddings=False))
+UMT5_TOY = ("UMT5EncoderModel", dict(UMT5[1], d_model=64, d_ff=128, d_kv=16, num_heads=4,
+                                     num_layers=2, vocab_size=512))
 QWEN = ("Qwen2_5_VLForConditionalGeneration", dict(
     text_config=dict(hidden_size=3584, intermediate_size=18944, num_attention_heads=28,
                      num_key_value_heads=4, num_hidden_layers=28, vocab_size=152064,
@@ -365,6 +371,8 @@ FAMILIES["krea2"] = dict(
 FAMILIES["krea2-toy"] = dict(
     FAMILIES["krea2"], text={"text_encoder": QWEN3_VL_TOY},
     vae_config=lambda size: dict(base_dim=16, dim_mult=[1, 2, 2, 2], num_res_blocks=1))
+FAMILIES["wan-vace-toy"] = dict(FAMILIES["wan-vace"], text={"text_encoder": UMT5_TOY},
+                                vae_config=FAMILIES["krea2-toy"]["vae_config"])
 FAMILIES["z-image-toy"] = dict(FAMILIES["z-image"], vae_config=toy_vae,
                                text={"text_encoder": QWEN3_TOY})
 
@@ -452,6 +460,8 @@ def transformer(out, a, rng):
     import diffusers
     f, config = FAMILIES[SIZES[a.size][0]], dict(SIZES[a.size][1])
     config.update(zip(f["layers"], a.layers or []))
+    if "vace_layers" in config:
+        config["vace_layers"] = [i for i in config["vace_layers"] if i < config["num_layers"]]
     with torch.device("meta"):
         m = getattr(diffusers, f["transformer"])(**config)
     m.save_config(out)
