@@ -12,7 +12,7 @@
  * (DiffSynth-Studio, musubi-tuner, ai-toolkit, VideoX-Fun) */
 static const char *const columns[] = {
     "edit_image", "kontext_images", "reference_image_path", "control_path", "control_image_path",
-    "source_file_path", "vace_reference_image",
+    "source_file_path", "vace_reference_image", "object_file_path",
 };
 enum { COLUMNS = sizeof columns / sizeof *columns, MOST_NUMBERED = 16 };
 

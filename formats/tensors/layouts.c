@@ -271,6 +271,8 @@ static const vf_sized wan_sizes[] = {
     { .field = "num_layers", .tensor = "blocks.#.self_attn.q.weight", .kind = VF_SIZE_COUNT },
     { 0 }
 };
+static const char wan_vace_config[] =
+    "{\"_class_name\":\"VaceWanModel\",\"eps\":1e-6,\"text_len\":512,\"model_type\":\"vace\"}";
 #define WAN "\"_class_name\":\"WanModel\",\"eps\":1e-6,\"text_len\":512,"
 static const char wan_t2v_config[] = "{" WAN "\"model_type\":\"t2v\"}";
 static const char wan_i2v_config[] = "{" WAN "\"model_type\":\"i2v\"}";
@@ -449,6 +451,9 @@ const vf_layout vf_layouts[] = {
     { .marks = { "controlnet_x_embedder.weight", "controlnet_blocks.0.weight" },
       .class = "FluxControlNetModel", .also = "QwenImageControlNetModel", .slot = "controlnet",
       .config = "{}" },
+    { .marks = { "vace_patch_embedding.weight", "head.modulation" },
+      .class = "VaceWanModel", .slot = "transformer",
+      .config = wan_vace_config, .sizes = wan_sizes },
     { .marks = { "img_emb.proj.0.weight", "head.modulation" },
       .class = "WanModel", .slot = "transformer",
       .config = wan_i2v_config, .sizes = wan_sizes },

@@ -151,3 +151,9 @@ expect 0 . run ours w/diffusers run-ours
 expect 0 . run ours w/first run-theirs
 cmp -s run-ours/checkpoint-2/optimizer.safetensors run-theirs/checkpoint-2/optimizer.safetensors ||
     wrong 'the runs differ'
+# a file alone has no list of blocks, whose places follow from their number
+expect 0 . vtrain --latents ours --transformer w/first/diffusion_pytorch_model.safetensors \
+    --output_dir run-file "${lora[@]}" --max_train_steps 2 --train_batch_size 1 --threads 1 \
+    --workers 1 --target_name q,k,v,o,before_proj,after_proj
+cmp -s run-ours/checkpoint-2/optimizer.safetensors run-file/checkpoint-2/optimizer.safetensors ||
+    wrong 'the run of a file differs'

@@ -122,16 +122,22 @@ int wan_convert(cJSON **config, const cJSON *theirs, const vt_source *src, vc_er
     return convert(config, &c, WAN_CLASS, theirs, src, err);
 }
 
+/* A file alone has no vace_layers: they are evenly spaced, as those of the released models. */
 int wan_vace_convert(cJSON **config, const cJSON *theirs, const vt_source *src, vc_err *err)
 {
     first_config c;
     int rc = convert(config, &c, WAN_VACE_CLASS, theirs, src, err);
     if (rc)
         return rc;
+    const int64_t in = vtrain_size_in(src, "vace_patch_embedding.weight", 1);
+    const int64_t found = vtrain_blocks_in(src, "vace_blocks.%d.after_proj.weight");
+    const int64_t n = c.n_vace ? c.n_vace : found, step = n ? (c.layers + n - 1) / n : 1;
     cJSON *list = cJSON_AddArrayToObject(*config, "vace_layers");
-    bool ok = list && cJSON_AddNumberToObject(*config, "vace_in_channels", (double)c.vace_in);
-    for (int i = 0; ok && i < (c.n_vace ? c.n_vace : (c.layers + 1) / 2); i++)
-        ok = cJSON_AddItemToArray(list, cJSON_CreateNumber(c.n_vace ? (double)c.vace[i] : 2 * i));
+    bool ok = list && cJSON_AddNumberToObject(*config, "vace_in_channels",
+                                              (double)(in > 0 ? in : c.vace_in));
+    for (int64_t i = 0; ok && i < n; i++)
+        ok = cJSON_AddItemToArray(list, cJSON_CreateNumber((double)(c.n_vace ? c.vace[i]
+                                                                             : i * step)));
     if (ok)
         return 0;
     cJSON_Delete(*config);
