@@ -1,6 +1,6 @@
 /* test_wan_vace.c - Wan VACE's transformer against diffusers': outputs, losses, every gradient, a
- * LoRA's too, with references in front and of stills; the order of its blocks; names in LoRA files;
- * recomputation; refusals */
+ * LoRA's too, with references in front and of stills; the order of its blocks; Wan's T2V without
+ * what these add; names in LoRA files; recomputation; refusals */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -69,6 +69,46 @@ static void test_order(void **state)
     ref_close(&m);
 }
 
+static bool is_result(const char *name)
+{
+    return !strncmp(name, "vace_blocks.", 12) && strstr(name, ".proj_out.");
+}
+
+/* The output of the case `base`, malloc'ed; of VACE with nothing added to Wan's stream. */
+static float *output_of(const vtrain_family *family, int64_t *n)
+{
+    ref_model m;
+    ref_case c;
+    vc_err err = { 0 };
+    assert_ok(ref_open_with(&m, family, "wan-vace", "{}", &err), &err);
+    assert_ok(vt_params_train(m.params, NULL, NULL, &err), &err);
+    for (int i = 0; i < vt_params_count(m.params); i++) {
+        const vt_param *p = vt_params_at(m.params, i);
+        float *zeros = is_result(p->name) ? calloc((size_t)vt_count(p->t), sizeof *zeros) : NULL;
+        if (zeros)
+            vt_param_set(m.g, p->t, zeros, VC_F32);
+        free(zeros);
+    }
+    ref_case_open(&c, m.golden, "base");
+    *n = c.dim[0] * c.dim[1] * c.dim[2] * c.dim[3] * c.dim[4];
+    float *out = malloc((size_t)*n * sizeof *out);
+    ref_step(&m, &c, VT_KEEP, out);
+    ref_case_close(&c);
+    ref_close(&m);
+    return out;
+}
+
+/* Without what VACE adds (a scale of 0 in diffusers) the model is Wan's T2V, bit for bit. */
+static void test_without(void **state)
+{
+    int64_t n;
+    (void)state;
+    float *edits = output_of(&vtrain_wan_vace, &n), *plain = output_of(&vtrain_wan, &n);
+    assert_memory_equal(edits, plain, (size_t)n * sizeof *plain);
+    free(edits);
+    free(plain);
+}
+
 static void refuse_case(const char *name, void (*change)(ref_case *c), const char *says)
 {
     ref_case c;
@@ -104,7 +144,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         REF_TESTS(suite), cmocka_unit_test(test_names), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_order), cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_order), cmocka_unit_test(test_without),
+        cmocka_unit_test(test_batches),
     };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }
