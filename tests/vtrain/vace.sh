@@ -11,9 +11,8 @@ video() { ffmpeg -v error -y -f lavfi -i "$1" -c:v ffv1 -pix_fmt bgr0 "media/$2"
 size='s=96x64:r=10:d=1.3'
 for i in 0 1 2 3 4; do video "testsrc2=$size,hue=h=$((i * 60))" $i.mkv; done
 video "mandelbrot=s=96x64:r=10,trim=duration=1.3" poses.mkv
-# a box that moves, one that stands, all
-video "color=white:$size,drawbox=x=0:y=0:w=96:h=64:c=black:t=fill,drawbox=x='8+40*t':y=16:w=32:h=24:c=white:t=fill" \
-    moves.mkv
+# a box that moves, one that stands
+video "color=black:$size,drawbox=x='8+40*t':y=16:w=32:h=24:c=white:t=fill" moves.mkv
 ffmpeg -v error -y -f lavfi -i "color=black:s=96x64,drawbox=x=16:y=8:w=40:h=21:c=white:t=fill" \
     -frames:v 1 media/box.png
 ffmpeg -v error -y -f lavfi -i "testsrc2=s=70x50" -frames:v 1 media/face.png
@@ -95,8 +94,8 @@ train() {
         --workers 1 "${@:3}"
 }
 lora=(--training_type lora --rank 2)
-expect 0 '5 latent frames with references in front' train a whole "${lora[@]}" --max_train_steps 6 --validation_steps 6 \
-    --num_inference_steps 3 --trace_dir trace
+expect 0 '5 latent frames with references in front' train a whole "${lora[@]}" \
+    --max_train_steps 6 --validation_steps 6 --num_inference_steps 3 --trace_dir trace
 output_lacks 'conditions are not used' && output_lacks 'sampled without'
 expect 0 . train a cut "${lora[@]}" --max_train_steps 3
 expect 0 'resumes after step 3' train a cut "${lora[@]}" --max_train_steps 6 \
@@ -131,6 +130,16 @@ expect 0 . vtrain --latents a --model full/checkpoint-2 --output_dir next --max_
     --train_batch_size 1 --threads 1 "${lora[@]}"
 expect 2 '--trainable_models vace: stands for' train a x --trainable_models vace \
     --trainable_modules attn1
+
+# ---- two transformers, as VACE-Fun A14B has them ----
+cp -r m two && cp -r m/transformer two/transformer_2
+echo '{"_class_name": "WanVACEPipeline", "boundary_ratio": 0.875}' >two/model_index.json
+expect 0 . vtrain --latents a --model two --output_dir both --boundary_type both "${lora[@]}" \
+    --max_train_steps 2 --validation_steps 2 --num_inference_steps 3 --train_batch_size 1 \
+    --threads 1
+for half in high low; do
+    [ -s both/checkpoint-2/lora_comfyui_${half}_noise.safetensors ] || wrong "no LoRA for $half noise"
+done
 
 # ---- the first authors' folder makes the same dataset and the same LoRA ----
 need make_model w VaceWanModel 16
