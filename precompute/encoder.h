@@ -248,6 +248,6 @@ extern const vae_class vae_builtin, vae_cogvideox, vae_hunyuan, vae_hunyuan15, v
 extern const text_class text_builtin, text_t5, text_umt5, text_llama, text_llava, text_qwen2_5_vl,
                         text_qwen2_5_vl_text, text_qwen3, text_qwen3_whole, text_qwen3_vl,
                         text_mistral3, text_gemma3, text_clip;
-extern const vision_class vision_clip;
+extern const vision_class vision_clip, vision_siglip;
 
 #endif

@@ -15,7 +15,7 @@ static const text_class *const texts[] = { &text_builtin, &text_t5, &text_umt5, 
                                            &text_qwen3_whole, &text_qwen3_vl, &text_mistral3,
                                            &text_gemma3, &text_clip, NULL };
 
-static const vision_class *const visions[] = { &vision_clip, NULL };
+static const vision_class *const visions[] = { &vision_clip, &vision_siglip, NULL };
 
 static const vae_class *find_vae(const char *class)
 {

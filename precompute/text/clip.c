@@ -72,7 +72,7 @@ static int set_up(clip *m, const encoder_opts *o, vc_err *err)
     if (!rc) {
         rc = vf_config_read(&m->c, rows, json, err);
         if (!rc)
-            rc = clip_config_read(&m->c.layers, json, err);
+            rc = clip_config_read(&m->c.layers, false, json, err);
         rc = text_config_bad(o, rc, err);
     }
     cJSON_Delete(json);

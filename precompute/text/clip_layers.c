@@ -11,16 +11,21 @@ static const vf_config_row rows[] = {
     VF_INT_NEEDED(clip_config, hidden, "intermediate_size", 1, 1 << 18),
     VF_INT_NEEDED(clip_config, layers, "num_hidden_layers", 1, 1 << 10),
     VF_INT_NEEDED(clip_config, heads, "num_attention_heads", 1, 1 << 10),
-    VF_NUM(clip_config, eps, "layer_norm_eps", 1e-5, 0, 1),
-    VF_WORD(clip_config, act, "hidden_act", "quick_gelu", "quick_gelu|gelu"),
     VF_UNSET("quantization_config", "use the f32, bf16 or f16 files"),
     { 0 }
 };
+#define OWN(eps_, act_) \
+    { VF_NUM(clip_config, eps, "layer_norm_eps", eps_, 0, 1), \
+      VF_WORD(clip_config, act, "hidden_act", act_, "quick_gelu|gelu|gelu_pytorch_tanh"), { 0 } }
+static const vf_config_row clip_rows[] = OWN(1e-5, "quick_gelu");
+static const vf_config_row siglip_rows[] = OWN(1e-6, "gelu_pytorch_tanh");
 
-int clip_config_read(clip_config *c, const cJSON *o, vc_err *err)
+int clip_config_read(clip_config *c, bool siglip, const cJSON *o, vc_err *err)
 {
     int rc = vf_config_read(c, rows, o, err);
 
+    if (!rc)
+        rc = vf_config_read(c, siglip ? siglip_rows : clip_rows, o, err);
     if (!rc && (c->width % c->heads || c->width / c->heads % 8 || c->width / c->heads > 256))
         rc = vc_fail(err, VC_EFORMAT, "hidden_size: %lld for num_attention_heads: %lld: a head's "
                      "width has to be a multiple of 8, at most 256", (long long)c->width,
@@ -102,7 +107,8 @@ static vt_tensor *feed(vt_ctx *g, const clip_config *c, const clip_layer *w, vt_
 {
     vt_tensor *h = vt_linear(g, norm(g, c, x, &w->norm2), &w->fc1);
 
-    h = c->act == CLIP_GELU ? vt_gelu_erf(g, h) : vt_quick_gelu(g, h);
+    h = c->act == CLIP_GELU ? vt_gelu_erf(g, h)
+        : c->act == CLIP_GELU_TANH ? vt_gelu(g, h) : vt_quick_gelu(g, h);
     return vt_add(g, x, vt_linear(g, h, &w->fc2));
 }
 

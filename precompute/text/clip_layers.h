@@ -1,6 +1,6 @@
 /* clip_layers.h - the transformer layers that CLIP's text and vision models share (Radford et al.
- * 2021): layer norm before each half, attention with biases, and a feed-forward network with
- * quick-GELU or GELU.
+ * 2021), and SigLIP's (Zhai et al. 2023): layer norm before each half, attention with biases, and a
+ * feed-forward network with quick-GELU or GELU.
  *
  * The residual stream is f32. */
 #ifndef PRECOMPUTE_TEXT_CLIP_LAYERS_H
@@ -11,7 +11,7 @@
 typedef struct clip_config {
     int64_t width, hidden, layers, heads;
     double eps;
-    enum { CLIP_QUICK_GELU, CLIP_GELU } act;
+    enum { CLIP_QUICK_GELU, CLIP_GELU, CLIP_GELU_TANH } act;
 } clip_config;
 
 typedef struct clip_norm {
@@ -23,8 +23,9 @@ typedef struct clip_layer {
     vt_lin q, k, v, out, fc1, fc2;
 } clip_layer;
 
-/* Reads and checks the fields that the config.json of both models have. */
-int clip_config_read(clip_config *c, const cJSON *o, vc_err *err);
+/* Reads and checks the fields that the config.json of all these models have; siglip: missing ones
+ * are SigLIP's. */
+int clip_config_read(clip_config *c, bool siglip, const cJSON *o, vc_err *err);
 void clip_config_hash(vf_hasher *h, const clip_config *c);
 
 /* The two rows of a norm in a table of weights. */

@@ -1,4 +1,4 @@
-/* clip_vision.c - CLIP's vision model: see clip_vision.h */
+/* clip_vision.c - CLIP's vision model, and SigLIP's: see clip_vision.h */
 #include "precompute/text/clip_vision.h"
 
 #include <stdio.h>
@@ -13,6 +13,7 @@ typedef struct config {
     int64_t size, patch, tokens;
     int64_t used;                                 /* layers that are run */
     bool part;                                    /* of a larger model */
+    bool siglip;
 } config;
 
 struct clip_vision {
@@ -38,17 +39,28 @@ static const vt_weight table[] = {
     CLIP_NORM(clip_vision, norm_before, "pre_layrnorm"),      /* the spelling of checkpoints */
     { 0 }
 };
+static const vt_weight siglip_table[] = {
+    { "embeddings.patch_embedding", VT_W_CONV, offsetof(clip_vision, patch),
+      { CLIP_D, 3, PATCH, PATCH }, VT_INIT_ZERO },
+    { "embeddings.patch_embedding.bias", VT_W_TENSOR, offsetof(clip_vision, patch.b), { CLIP_D },
+      VT_INIT_ZERO },
+    { "embeddings.position_embedding.weight", VT_W_TENSOR, offsetof(clip_vision, positions),
+      { TOKENS, CLIP_D }, VT_INIT_ZERO },
+    { 0 }
+};
 static const vt_weight after_table[] = {
     CLIP_NORM(clip_vision, norm_after, "post_layernorm"), { 0 }
 };
 
-/* Whether a tensor may stay unread: the tensor belongs to a layer or a norm that is not run, or
- * holds the position ids, which older programs stored. */
+/* Whether a tensor may stay unread: the tensor belongs to a layer or a norm that is not run, or to
+ * SigLIP's head, or holds the position ids, which older programs stored. */
 static bool is_unused(const config *c, const char *name)
 {
     static const char layers[] = "encoder.layers.";
     char *end;
 
+    if (c->siglip)
+        return !strcmp(name, "embeddings.position_ids") || !strncmp(name, "head.", 5);
     if (!strcmp(name, "embeddings.position_ids") || !strncmp(name, "post_layernorm.", 15))
         return true;
     if (strncmp(name, layers, sizeof layers - 1))
@@ -69,7 +81,7 @@ static const char *find_prefix(const clip_vision *m)
 
     for (size_t i = first; i < end; i++) {
         char name[80];
-        snprintf(name, sizeof name, "%s%s", prefixes[i], table[0].name);
+        snprintf(name, sizeof name, "%s%s", prefixes[i], table[2].name);     /* positions */
         if (vf_model_get(m->s.model, name, &v, NULL) == 0)
             return prefixes[i];
     }
@@ -98,7 +110,8 @@ static int bind(clip_vision *m, vc_err *err)
     const vt_source src = vf_model_source(m->s.model);
     const char *prefix = find_prefix(m);
 
-    int rc = vt_params_bind(m->s.p, table, prefix, 0, m, sizes, &src, err);
+    int rc = vt_params_bind(m->s.p, c->siglip ? siglip_table : table, prefix, 0, m, sizes, &src,
+                            err);
     if (!rc)
         rc = clip_layers_bind(&m->layer, &m->s, &c->layers, c->used, prefix, err);
     if (!rc && c->used == c->layers.layers)
@@ -108,8 +121,11 @@ static int bind(clip_vision *m, vc_err *err)
 
 /* ---- open and close ---- */
 
+#define CLIP_TYPE "clip_vision_model"
+#define SIGLIP_TYPE "siglip_vision_model"
+static const vf_config_row clip_type[] = { VF_ONLY("model_type", CLIP_TYPE, NULL), { 0 } };
+static const vf_config_row siglip_type[] = { VF_ONLY("model_type", SIGLIP_TYPE, NULL), { 0 } };
 static const vf_config_row rows[] = {
-    VF_ONLY("model_type", "clip_vision_model", NULL),
     VF_INT_NEEDED(config, size, "image_size", 1, 1 << 12),
     VF_INT_NEEDED(config, patch, "patch_size", 1, 1 << 12),
     VF_ONLY_INT("num_channels", 3),
@@ -118,19 +134,21 @@ static const vf_config_row rows[] = {
 
 static int read_config(config *c, int skip, const cJSON *o, vc_err *err)
 {
-    int rc = vf_config_read(c, rows, o, err);
+    int rc = vf_config_read(c, c->siglip ? siglip_type : clip_type, o, err);
 
     if (!rc)
-        rc = clip_config_read(&c->layers, o, err);
+        rc = vf_config_read(c, rows, o, err);
+    if (!rc)
+        rc = clip_config_read(&c->layers, c->siglip, o, err);
     if (rc)
         return rc;
-    if (c->size % c->patch)
+    if (c->size < c->patch || (!c->siglip && c->size % c->patch))
         return vc_fail(err, VC_EFORMAT, "image_size: %lld is not a multiple of patch_size: %lld",
                        (long long)c->size, (long long)c->patch);
     if (skip < 0 || skip > c->layers.layers)
         return vc_fail(err, VC_EINVAL, "num_hidden_layers: %lld, of which the last %d layers "
                        "cannot be left out", (long long)c->layers.layers, skip);
-    c->tokens = (c->size / c->patch) * (c->size / c->patch) + 1;
+    c->tokens = (c->size / c->patch) * (c->size / c->patch) + (c->siglip ? 0 : 1);
     c->used = c->layers.layers - skip;
     return 0;
 }
@@ -139,7 +157,7 @@ static int set_up(clip_vision *m, const encoder_opts *o, int skip, vc_err *err)
 {
     static const char part[] = "vision_config";
     cJSON *json;
-    int rc = text_config_open(&json, o, "clip_vision_model", err);
+    int rc = text_config_open(&json, o, m->c.siglip ? SIGLIP_TYPE : CLIP_TYPE, err);
     const cJSON *vision = json;
 
     m->c.part = cJSON_HasObjectItem(json, part);
@@ -157,7 +175,7 @@ static vf_key fingerprint_of(const config *c, vf_key weights)
 {
     vf_hasher h;
 
-    vf_hasher_begin(&h, "CLIP vision 1");
+    vf_hasher_begin(&h, c->siglip ? "SigLIP vision 1" : "CLIP vision 1");
     vf_hasher_bytes(&h, "weights", weights.b, sizeof weights.b);
     clip_config_hash(&h, &c->layers);
     vf_hasher_int(&h, "image_size", c->size);
@@ -166,14 +184,15 @@ static vf_key fingerprint_of(const config *c, vf_key weights)
     return vf_hasher_end(&h);
 }
 
-int clip_vision_open(clip_vision **out, const encoder_opts *o, int skip, clip_vision_info *info,
-                     vc_err *err)
+static int open_kind(clip_vision **out, bool siglip, const encoder_opts *o, int skip,
+                     clip_vision_info *info, vc_err *err)
 {
     *out = NULL;
     clip_vision *m = calloc(1, sizeof *m);
     if (!m)
-        return vc_fail(err, VC_ENOMEM, "clip_vision_model: out of memory");
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory", siglip ? SIGLIP_TYPE : CLIP_TYPE);
 
+    m->c.siglip = siglip;
     int rc = set_up(m, o, skip, err);
     if (rc) {
         clip_vision_close(m);
@@ -183,6 +202,18 @@ int clip_vision_open(clip_vision **out, const encoder_opts *o, int skip, clip_vi
                                 (int)m->c.tokens, (int)m->c.layers.width };
     *out = m;
     return 0;
+}
+
+int clip_vision_open(clip_vision **out, const encoder_opts *o, int skip, clip_vision_info *info,
+                     vc_err *err)
+{
+    return open_kind(out, false, o, skip, info, err);
+}
+
+int clip_vision_open_siglip(clip_vision **out, const encoder_opts *o, clip_vision_info *info,
+                            vc_err *err)
+{
+    return open_kind(out, true, o, 0, info, err);
 }
 
 void clip_vision_close(clip_vision *m)
@@ -213,17 +244,21 @@ static vt_tensor *rows_of(vt_ctx *g, vt_tensor *of, int64_t n)
     return vt_embedding(g, of, ids);
 }
 
-/* pixels [size,size,3] -> tokens f32 [1,tokens,D] with their positions, normalised */
+/* pixels [size,size,3] -> tokens f32 [1,tokens,D] with their positions, of CLIP normalised */
 static vt_tensor *embed(const clip_vision *m, const float *pixels)
 {
     vt_ctx *g = m->s.g;
     const config *c = &m->c;
     const int64_t dim[5] = { 1, 1, c->size, c->size, 3 };
     const int patch[3] = { 1, (int)c->patch, (int)c->patch };
+    const int64_t seen = c->size / c->patch * c->patch;
     vt_tensor *x = vt_from_host(g, VC_F32, 5, dim, pixels, VC_F32);
 
+    x = vt_slice(g, vt_slice(g, x, 2, 0, seen), 3, 0, seen);
     x = nn_patches(g, vt_permute(g, x, (int[]){ 0, 4, 1, 2, 3 }), patch);
     x = nn_embed_patches(g, x, &m->patch);
+    if (c->siglip)
+        return vt_add(g, vt_cast(g, x, VC_F32), rows_of(g, m->positions, c->tokens));
     vt_tensor *class_table = vt_reshape(g, m->class_token, 2, (int64_t[]){ 1, -1 });
     x = vt_concat(g, 1, 2, (vt_tensor *[]){ rows_of(g, class_table, 1), x });
     x = vt_add(g, vt_cast(g, x, VC_F32), rows_of(g, m->positions, c->tokens));
@@ -236,7 +271,9 @@ static vt_tensor *run(const clip_vision *m, const float *pixels)
     const config *c = &m->c;
     const text_ids all = { .n = (int)c->tokens };
 
-    return clip_layers_run(m->s.g, &c->layers, m->layer, c->used, false, embed(m, pixels), &all, 1);
+    vt_tensor *x = clip_layers_run(m->s.g, &c->layers, m->layer, c->used, false, embed(m, pixels),
+                                   &all, 1);
+    return c->siglip ? clip_norm_run(m->s.g, &c->layers, &m->norm_after, x) : x;
 }
 
 int clip_vision_encode(clip_vision *m, const float *pixels, float *states, float *pooled,
@@ -245,6 +282,8 @@ int clip_vision_encode(clip_vision *m, const float *pixels, float *states, float
     const config *c = &m->c;
     vt_ctx *g = m->s.g;
 
+    if (pooled && c->siglip)
+        return vc_fail(err, VC_EINVAL, "SigLIP's pooled state is not made");
     if (pooled && c->used < c->layers.layers)
         return vc_fail(err, VC_EINVAL, "a pooled state needs all layers, but the last %lld are "
                        "left out", (long long)(c->layers.layers - c->used));

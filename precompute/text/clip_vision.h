@@ -1,11 +1,13 @@
-/* clip_vision.h - CLIP's vision model (Radford et al. 2021; Dosovitskiy et al. 2021): a picture ->
- * states of its patches; inside precompute only.
+/* clip_vision.h - the vision models of CLIP (Radford et al. 2021; Dosovitskiy et al. 2021) and
+ * SigLIP (Zhai et al. 2023): a picture -> states of its patches; inside precompute only.
  *
  * A picture of image_size x image_size is cut into patches, and a class token is put in front of
  * the patches. These tokens get learned positions and a norm, and go through layers in which every
  * token attends to every other. The states are transformers' hidden_states[-1 - skip]: the output
  * of the last layer but `skip`, without a norm. Wan and LLaVA use a skip of 1. The last `skip`
- * layers are neither read nor run.
+ * layers are neither read nor run. SigLIP has no class token and no norm in front of the layers;
+ * its states are those after the last norm. Pixels on the right and below that fill no patch are
+ * not seen.
  *
  * Memory: weights stay in the file's map; the activations of one layer are held besides, as in
  * llm.h. A handle belongs to one thread. */
@@ -21,7 +23,7 @@ typedef struct clip_vision_info {
     vf_key fingerprint;                           /* hash of the weights and of the fields that
                                                    * change the states */
     int size;                                     /* height and width of the picture, in pixels */
-    int tokens;                                   /* the class token and the patches, row by row */
+    int tokens;                                   /* CLIP's class token; the patches, row by row */
     int width;                                    /* hidden_size */
 } clip_vision_info;
 
@@ -33,6 +35,10 @@ typedef struct clip_vision_info {
  * on failure. */
 int clip_vision_open(clip_vision **out, const encoder_opts *o, int skip, clip_vision_info *info,
                      vc_err *err);
+/* Does the same for SigLIP, all of whose layers are run; the head that makes a pooled state may be
+ * in the file, and clip_vision_encode makes none. */
+int clip_vision_open_siglip(clip_vision **out, const encoder_opts *o, clip_vision_info *info,
+                            vc_err *err);
 void clip_vision_close(clip_vision *m);           /* NULL is fine */
 
 /* pixels f32 [size,size,3], normalised as by the model's image processor -> states f32

@@ -154,7 +154,7 @@ static int set_up(llava *m, const encoder_opts *o, text_info *info, vc_err *err)
     if (!rc)
         rc = clip_vision_open(&m->vision, o, 1, &m->eye, err);
     if (!rc)
-        rc = image_processor_open(&m->processor, o->image_processor, m->eye.size, err);
+        rc = image_processor_open(&m->processor, o->image_processor, m->eye.size, false, err);
     if (rc)
         return rc;
     m->patches = m->eye.tokens - 1;

@@ -1,5 +1,5 @@
-/* image_processor.c - CLIPImageProcessor, and the colours of all processors: see
- * image_processor.h */
+/* image_processor.c - CLIPImageProcessor, SiglipImageProcessor, and the colours of all processors:
+ * see image_processor.h */
 #include "precompute/text/image_processor.h"
 
 #include <stdlib.h>
@@ -28,11 +28,9 @@ static const vf_config_row colour_rows[] = {
     VF_NUMS(colours, of.std, n_std, "image_std", 3, VF_ABOVE_0, 1e3),
     { 0 }
 };
-static const vf_config_row rows[] = {
-    VF_ONLY_FLAG("do_resize", true),
-    VF_ONLY_FLAG("do_center_crop", true),
-    { 0 }
-};
+static const vf_config_row rows[] = { VF_ONLY_FLAG("do_resize", true), { 0 } };
+static const vf_config_row cut_rows[] = { VF_ONLY_FLAG("do_center_crop", true), { 0 } };
+static const vf_config_row whole_rows[] = { VF_ONLY_FLAG("do_center_crop", false), { 0 } };
 
 int image_colours_read(image_colours *to, const cJSON *o, vc_err *err)
 {
@@ -88,7 +86,11 @@ static int read_fields(image_processor *p, const cJSON *o, vc_err *err)
     int rc = vf_config_read(NULL, rows, o, err);
 
     if (!rc)
+        rc = vf_config_read(NULL, p->whole ? whole_rows : cut_rows, o, err);
+    if (!rc)
         rc = image_colours_read(&p->colours, o, err);
+    if (!rc && p->whole)
+        return read_size(o, "size", sides, &p->side, err);
     if (!rc)
         rc = read_size(o, "size", edges, &p->size, err);
     if (!rc)
@@ -98,10 +100,12 @@ static int read_fields(image_processor *p, const cJSON *o, vc_err *err)
     return rc;
 }
 
-/* CLIP's own constants, for pictures of this side. */
+/* The class's own constants, for pictures of this side. */
 static int make_default(image_processor *p, int side, vc_err *err)
 {
-    char *text = vc_format("{\"size\":%d,\"crop_size\":%d}", side, side);
+    char *text = vc_format(p->whole ? "{\"size\":%d,\"image_mean\":[0.5,0.5,0.5],"
+                                      "\"image_std\":[0.5,0.5,0.5]}"
+                                    : "{\"size\":%d,\"crop_size\":%d}", side, side);
     cJSON *o = text ? cJSON_Parse(text) : NULL;
     int rc = o ? read_fields(p, o, err) : vc_no_memory(err);
 
@@ -110,10 +114,11 @@ static int make_default(image_processor *p, int side, vc_err *err)
     return rc;
 }
 
-int image_processor_open(image_processor *p, const char *dir, int side, vc_err *err)
+int image_processor_open(image_processor *p, const char *dir, int side, bool whole, vc_err *err)
 {
     cJSON *o;
 
+    *p = (image_processor){ .whole = whole };
     if (!dir)
         return make_default(p, side, err);
     int rc = vf_json_read_in(&o, dir, FILE_NAME, MAX_CONFIG, err);
@@ -121,9 +126,9 @@ int image_processor_open(image_processor *p, const char *dir, int side, vc_err *
         rc = vc_context(err, read_fields(p, o, err), "%s/" FILE_NAME, dir);
     cJSON_Delete(o);
     if (!rc && p->side != side)
-        rc = vc_fail(err, VC_EMISMATCH, "%s/" FILE_NAME ": crop_size: pictures of %d pixels a "
-                     "side, the vision model takes %d: give the image processor that this model "
-                     "was trained with", dir, p->side, side);
+        rc = vc_fail(err, VC_EMISMATCH, "%s/" FILE_NAME ": %s: pictures of %d pixels a side, the "
+                     "vision model takes %d: give the image processor that this model was trained "
+                     "with", dir, whole ? "size" : "crop_size", p->side, side);
     return rc;
 }
 
@@ -139,6 +144,8 @@ void image_processor_hash(vf_hasher *h, const image_processor *p)
 /* The middle of an axis whose shorter neighbour becomes `size`. */
 static pillow_axis axis_of(const image_processor *p, int in, int shorter)
 {
+    if (p->whole)
+        return (pillow_axis){ in, p->side, 0, p->side };
     int out = (int)((double)p->size * in / shorter);
 
     return (pillow_axis){ in, out, (out - p->side) / 2, p->side };

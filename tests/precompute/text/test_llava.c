@@ -58,7 +58,7 @@ static void pictures_are_pillows(void **state)
     vc_err err = { 0 };
 
     (void)state;
-    assert_ok(image_processor_open(&p, f.dir, SIDE, &err), &err);
+    assert_ok(image_processor_open(&p, f.dir, SIDE, false, &err), &err);
     for (int i = 0; i < PICTURES; i++) {
         const text_picture t = pictured_picture(&f, i);
         assert_ok(image_processor_run(&p, t.rgb, t.h, t.w, pixels, &err), &err);
@@ -77,7 +77,7 @@ static void refuses_processor(const tf_fixture *f, const char *field, const char
     cJSON_ReplaceItemInObjectCaseSensitive(o, field, cJSON_Parse(value));
     char *text = vf_json_line(o);
     tf_put_text(f->dir, "preprocessor_config.json", text);
-    assert_fails(image_processor_open(&p, f->dir, SIDE, &err), rc, &err, says);
+    assert_fails(image_processor_open(&p, f->dir, SIDE, false, &err), rc, &err, says);
     assert_non_null(strstr(err.text, "preprocessor_config.json"));
     free(text);
     cJSON_Delete(o);
@@ -98,7 +98,7 @@ static void other_processors(void **state)
     refuses_processor(&f, "do_normalize", "false", VC_EFORMAT, "do_normalize");
     refuses_processor(&f, "image_std", "[0.5]", VC_EFORMAT, "image_std");
     tf_put_text(f.dir, "preprocessor_config.json", "{\"size\": 56, \"crop_size\": 56}");
-    assert_ok(image_processor_open(&p, f.dir, SIDE, &err), &err);
+    assert_ok(image_processor_open(&p, f.dir, SIDE, false, &err), &err);
     assert_true(p.size == SIDE && p.side == SIDE);
     tf_close(&f);
 }
