@@ -190,6 +190,8 @@ typedef struct vc_family {
     vc_references references;            /* of --train_mode edit */
     const char *vision;                  /* the class of the model that looks at known frames, for
                                           * transformers with a vision_field; NULL: none do */
+    const char *processor;               /* the folder of that model's image processor; NULL:
+                                          * image_processor */
     vc_text text[VC_FAMILY_TEXTS];       /* of pipelines that have none of their own */
 
     bool by_model;                       /* a VAE without a model's folder is an earlier row's,

@@ -411,7 +411,7 @@ const vf_transformer_kind vf_transformer_kinds[] = {
     { .class = "HunyuanVideo15Transformer3DModel", .names = hunyuan15_names,
       .fields = hunyuan_fields, .in = "in_channels", .out = "out_channels", .in_default = 65,
       .out_default = 32, .channels = { { 2, 1 } }, .variants = hunyuan15_variants,
-      .trained = "HunyuanVideo 1.5 for text to video" },
+      .trained = "HunyuanVideo 1.5 or its I2V" },
     { .class = "LTXVideoTransformer3DModel", .names = ltx_names, .fields = ltx_fields,
       .in = "in_channels", .out = "out_channels", .in_default = 128, .out_default = 128,
       .channels = { { 1, 0 } }, .variants = ltx_variants, .trained = "LTX-Video 0.9.0 to 0.9.7" },

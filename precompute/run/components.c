@@ -364,7 +364,7 @@ static int find_text_parts(vprep *p, int slot, int max_length, vc_err *err)
 }
 
 /* The folders of the vision model, where the mode has values of this model. A file of first authors
- * has no image processor beside it: CLIP's own constants hold. */
+ * has no image processor beside it: the class's own constants hold. */
 static int find_vision(vprep *p, vc_err *err)
 {
     static const char name[] = "image_encoder";
@@ -379,7 +379,8 @@ static int find_vision(vprep *p, vc_err *err)
     int rc = prep_component_dir(&v->dir, c->model, c->image_encoder, name, name, err);
     rc = vc_flags_catch(p->flags, rc, err);
     if (!rc && v->dir && (c->image_processor || !prep_is_file(v->dir)))
-        rc = find_image_processor(p, v, c->model, "image_processor", err);
+        rc = find_image_processor(p, v, c->model, f->processor ? f->processor : "image_processor",
+                                  err);
     v->opts = (encoder_opts){ .dir = v->dir, .image_processor = v->image_processor,
                               .device = c->device, .dtype = dtype_of(c->vision_dtype, f) };
     return rc;

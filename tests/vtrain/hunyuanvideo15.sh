@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# HunyuanVideo 1.5 from media to clips: vprep makes a dataset with a tiny model's encoders, of which
-# one reads what captions have in quotes; vtrain trains the model's transformer, samples from it and
-# resumes, and vdecode makes the samples' clips.
+# HunyuanVideo 1.5 from media to clips, from text and from pictures: vprep makes datasets with tiny
+# models' encoders, of which one reads what captions have in quotes and one sees first frames; vtrain
+# trains the models' transformers, samples from them and resumes, and vdecode makes the samples'
+# clips.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 . "$lib/vtrain.sh"
@@ -90,3 +91,58 @@ sed 's/"use_meanflow": false/"use_meanflow": true/; s/"task_type"/"use_meanflow"
 cp -r m/transformer steps && cp changed.json steps/config.json
 expect 1 'use_meanflow' train out "${lora[@]}" --transformer steps
 absent out
+
+# ---- image to video: the first frame's latent and its states ----
+need make_model i HunyuanVideo15ImageToVideoPipeline 9
+echo '[{"prompt": "a sign \"disc\"", "negative_prompt": "mud", "num_frames": 9,
+    "image_path": "'"$dir/media/still-3.png"'"}]' >pictures.json
+from_pictures() {
+    vprep --meta media/metadata.json "${sampling[@]}" --model i --train_mode i2v \
+        --validation_prompts "${1:-pictures.json}" --out "${2:-i.lmdb}"
+}
+expect 0 '4 encoded' from_pictures
+output_lacks warning
+expect 0 . vlat verify i.lmdb
+expect 0 '4 reused' from_pictures
+grep -q '"class": *"SiglipVisionModel"' i.lmdb/manifest.json || wrong "no vision model"
+expect 0 '"vision": "' vlat show i.lmdb 000000000000/000
+output_lacks image_noised
+seen() {
+    vtrain --latents i.lmdb --model i --output_dir "$1" --seed 5 --threads 1 --workers 1 \
+        --train_batch_size 1 "${@:2}"
+}
+expect 0 . seen i2v "${lora[@]}" --max_train_steps 4 --validation_steps 2 --num_inference_steps 3 \
+    --checkpointing_steps 2 --caption_dropout_p 0.3 --trace_dir i2v-trace
+output_lacks 'sampled without'
+output_lacks 'conditions are not used'
+holds i2v/config.yaml 'image_dropout_p: 0$'
+expect 0 '2 decoded' vdecode i2v --model i
+[ -s i2v/validation/step-4/000.mp4 ] || wrong "image to video: no clip"
+head -c 20000 i2v-trace/step-000001-mb-00-rank-00.safetensors >head
+grep -qa '"hidden_states":{"dtype":"F32","shape":\[1,9,[0-9]*,' head ||
+    wrong "not the latents, the picture and its mask"
+grep -qa '"image_embeds":{"dtype":"F32","shape":\[1,16,40\]' head || wrong "no states of a picture"
+expect 0 . seen i2v-cut "${lora[@]}" --max_train_steps 2 --caption_dropout_p 0.3
+expect 0 'resumes after step 2' seen i2v-cut "${lora[@]}" --max_train_steps 4 \
+    --caption_dropout_p 0.3 --resume_from_checkpoint latest
+same_end i2v/checkpoint-4 i2v-cut/checkpoint-4 || wrong "resuming gives other factors"
+expect 0 . seen i2v-full "${full[@]}" --max_train_steps 1
+
+# another picture makes another sample
+cp -r i.lmdb other.lmdb
+ffmpeg -v error -y -f lavfi -i 'testsrc2=s=64x64:r=1:d=1,hue=h=200' -frames:v 1 media/other.png
+sed 's/still-3.png/other.png/' pictures.json >other.json
+expect 0 . from_pictures other.json other.lmdb
+expect 0 . seen other "${lora[@]}" --max_train_steps 2 --validation_steps 2 \
+    --num_inference_steps 3 --caption_dropout_p 0.3 --latents other.lmdb
+! cmp -s i2v/validation/step-2/000.safetensors other/validation/step-2/000.safetensors ||
+    wrong "the picture changes no sample"
+
+# datasets that are not the model's
+refused() { # refused PATTERN DATASET MODEL
+    expect 1 "$1" vtrain --latents "$2" --transformer "$3/transformer" --output_dir out \
+        --threads 1 --train_batch_size 1 "${lora[@]}"
+    absent out
+}
+refused 'takes a first-frame image .*a was made with --train_mode normal: run vprep --train_mode i2v' \
+    a i

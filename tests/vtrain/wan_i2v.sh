@@ -170,7 +170,7 @@ refused() { # refused PATTERN DATASET MODEL
 refused 'takes a masked clip (12 channels in all), .*plain.lmdb was made with --train_mode normal: run vprep --train_mode i2v' \
     plain.lmdb i2v
 refused \
-    'takes CLIP embeddings of the first frame, .*a14b.lmdb lacks: run vprep .* --image_encoder' \
+    'takes a vision model.s states of the first frame, .*a14b.lmdb lacks: run vprep .* --image_encoder' \
     a14b.lmdb i2v
 refused 'image_embeds: shape \[5,40\], expected \[10,40\]' i2v.lmdb flf2v
 mv i2v/image_encoder away
