@@ -19,8 +19,8 @@
  *                   default matches nothing, from examples/MODEL/model_training/lora
  *   musubi          kohya-ss/musubi-tuner 30c658c, 2026-06-24: src/musubi_tuner/training/
  *                   parser_common.py and trainer_base.py (AdamW as PyTorch has it),
- *                   networks/lora.py (rank 4; modules of HunyuanVideo), lora_wan.py, lora_flux.py,
- *                   lora_qwen_image.py, lora_zimage.py and lora_flux_2.py (modules),
+ *                   networks/lora.py (rank 4; modules of HunyuanVideo), lora_hv_1_5.py, lora_wan.py,
+ *                   lora_flux.py, lora_qwen_image.py, lora_zimage.py and lora_flux_2.py (modules),
  *                   dataset/config_utils.py
  *   diffusion-pipe  tdrussell/diffusion-pipe 8f83dbf, 2026-08-20: train.py (AdamW as PyTorch
  *                   has it), models/base.py (modules), utils/dataset.py, models/cosmos_predict2.py
@@ -254,12 +254,14 @@ const vc_like_of_family vc_vtrain_like_of_family[] = {
     { DIFFSYNTH, "qwen-image", "flow_shift", "2.2255409" },
     { DIFFSYNTH, "qwen-image", "flow_terminal", "0.02" },
     { MUSUBI, "hunyuanvideo", "target_name", DUAL(DUAL_LINEARS) },
+    { MUSUBI, "hunyuanvideo1.5", "target_name", DUAL_BLOCKS },
     { MUSUBI, "wan2.1", "target_name", WAN_BLOCKS },
     { MUSUBI, "qwen-image", "target_name", QWEN_BLOCKS },
     { MUSUBI, "flux", "target_name", DUAL(DUAL_LINEARS) },
     { MUSUBI, "z-image", "target_name", ZIMAGE_LAYERS(ZIMAGE_LINEARS) },
     { MUSUBI, "flux2", "target_name", FLUX2_BLOCKS },
     { DIFFUSION_PIPE, "hunyuanvideo", "target_name", DUAL_BLOCKS },
+    { DIFFUSION_PIPE, "hunyuanvideo1.5", "target_name", DUAL_BLOCKS },
     { DIFFUSION_PIPE, "ltx-video", "target_name",
       "to_q,to_k,to_v,to_out.0,ff.net.0.proj,ff.net.2" },
     { DIFFUSION_PIPE, "wan2.1", "target_name", WAN_BLOCKS },

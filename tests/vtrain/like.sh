@@ -11,7 +11,8 @@ sampling+=(--image_sample_size 64)
 for m in "wan WanPipeline 4" "i2v WanImageToVideoPipeline wan-i2v" "flux FluxPipeline 16" \
     "qwen QwenImagePipeline 16" "zimage ZImagePipeline 4" "krea2 Krea2Pipeline 16" \
     "chroma ChromaPipeline 16" \
-    "flux2 Flux2KleinPipeline 16" "hunyuan HunyuanVideoPipeline 4" "ltx LTXPipeline 8" \
+    "flux2 Flux2KleinPipeline 16" "hunyuan HunyuanVideoPipeline 4" "hv15 HunyuanVideo15Pipeline 9" \
+    "ltx LTXPipeline 8" \
     "cog CogVideoXFunControlPipeline cogvideox-control"; do
     read -ra words <<<"$m"
     mode=()
@@ -34,6 +35,7 @@ attn12=attn1.to_q,attn1.to_k,attn1.to_v,attn1.to_out.0
 attn12+=,attn2.to_q,attn2.to_k,attn2.to_v,attn2.to_out.0
 krea=$attn,attn.to_gate,ff.gate,ff.up,ff.down,text_fusion.projector,txt_in.linear_1,txt_in.linear_2
 dual=$both,ff.net.0.proj,ff.net.2,ff_context.net.0.proj,ff_context.net.2,proj_mlp,proj_out
+hv15=$both,ff.net.0.proj,ff.net.2,ff_context.net.0.proj,ff_context.net.2,norm1.linear,norm1_context.linear
 mods=norm1.linear,norm1_context.linear,norm.linear
 qwen=$both,img_mlp.net.2,txt_mlp.net.2,img_mod.1,txt_mod.1
 ffn=ffn.net.0.proj,ffn.net.2
@@ -90,6 +92,9 @@ hunyuan finetrainers   11 61 1,408 $attn
 hunyuan musubi         29 61 5,696 $dual
 hunyuan diffusion-pipe 34 61 7,744 $dual,$mods
 hunyuan videox-fun     61 61 13,472 -
+hv15 none           16 56 2,048 $both
+hv15 musubi         28 56 6,400 $hv15
+hv15 diffusion-pipe 28 56 6,400 $hv15
 ltx none           16 27 4,096 $attn12
 ltx finetrainers   16 27 4,096 $attn12
 ltx diffusion-pipe 20 27 6,656 $attn12,ff.net.0.proj,ff.net.2
