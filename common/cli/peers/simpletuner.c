@@ -23,9 +23,10 @@
 
 static const vc_peer_row rows[] = {
     /* the model */
-    KIND("model_family", "flux>|flux2>|z_image>|wan>|qwen_image>|ltxvideo>|ltxvideo2>|krea2>",
-         "of SimpleTuner's families flux, flux2, z_image, wan, qwen_image, ltxvideo, ltxvideo2 and "
-         "krea2 are here"),
+    KIND("model_family",
+         "flux>|flux2>|z_image>|wan>|qwen_image>|ltxvideo>|ltxvideo2>|krea2>|hunyuanvideo>",
+         "of SimpleTuner's families flux, flux2, z_image, wan, qwen_image, ltxvideo, ltxvideo2, "
+         "krea2 and hunyuanvideo (1.5) are here"),
     KIND("model_type", "lora>training_type=lora|full>training_type=full-finetune", ADAPTERS),
     UNLESS_FILE("assistant_lora_path|disable_assistant_lora=true|model_type=full|"
                 "model_family=krea2", "preset_lora_path",
@@ -149,8 +150,9 @@ static const vc_peer_row rows[] = {
          "false/0>flow_shift=1|false/0.0>flow_shift=1|false/*>flow_shift|true/*>", ""),
     BOTH("flow_schedule_auto_shift", "model_family", "",
          "flux/true>timestep_sampling=flux_shift|flux/false>|z_image/false>|flux2/false>|wan/false>|"
-         "qwen_image/false>|ltxvideo/false>|ltxvideo2/false>|krea2/false>", "the shift by tokens is that of flux, and other models "
-         "have their own: leave it out for the model's, or write --flow_shift N"),
+         "qwen_image/false>|ltxvideo/false>|ltxvideo2/false>|krea2/false>|hunyuanvideo/false>",
+         "the shift by tokens is that of flux, and other models have their own: leave it out for "
+         "the model's, or write --flow_shift N"),
     BY("flow_sigmoid_scale", "flow_use_uniform_schedule", "false", "false>logit_std|true>", ""),
     MAP("flow_use_uniform_schedule", "true>weighting_scheme=uniform|false>", ""),
     BY("flux_guidance_value", "model_family", "", "flux>embedded_guidance|*>", ""),
@@ -273,9 +275,12 @@ const vc_peer_file vc_simpletuner_file = {
         "video_sample_size=1024 image_sample_size=1024 "
         "rank=16??model_type=lora!!lora_type=lycoris lora_dropout=0.1??model_type=lora"
         "!!lora_type=lycoris "
-        "target_name=to_k,to_q,to_v,to_out.0" LORA_ALONE "&model_family=flux&model_family=flux2 "
+        "target_name=to_k,to_q,to_v,to_out.0" LORA_ALONE "&model_family=flux&model_family=flux2"
+        "&model_family=hunyuanvideo "
         "target_name=to_q,to_k,to_v,to_out.0,add_q_proj,add_k_proj,add_v_proj,to_add_out"
         "??model_family=flux&model_type=lora!!lora_type=lycoris&peft_lora_target_modules "
+        "target_name=to_q,to_k,to_v,to_out.0,add_q_proj,add_k_proj,add_v_proj,to_add_out"
+        "??model_family=hunyuanvideo&model_type=lora!!lora_type=lycoris&peft_lora_target_modules "
         "target_name=attn.to_q,attn.to_k,attn.to_v,attn.to_out.0,attn.to_qkv_mlp_proj"
         "??model_family=flux2&model_type=lora!!lora_type=lycoris&peft_lora_target_modules "
         "model=Tongyi-MAI/Z-Image-Turbo??model_family=z_image!!" NAMED "&model_flavour=base "
