@@ -333,7 +333,7 @@ static const vc_family families[] = {
                       .published = "Qwen-Image-Edit-2509 Qwen-Image-Edit-2511 "
                                    "FireRed-Image-Edit-1.0 FireRed-Image-Edit-1.1",
                       .text = qwen_plus_text, .references = &qwen_plus_references } },
-      .moments = true, .dtype = VC_BF16, .controlnet = true,
+      .moments = true, .dtype = VC_BF16, .controlnet = true, .pixel_masks = true,
       .references = { .most = VC_REFERENCES, .side = 1024, .multiple = 32, .look = 384 },
       .vae = "AutoencoderKLQwenImage", .channels = 16, .scaling = 1, .mean = wan_mean,
       .std = wan_std, .cached = true,

@@ -15,6 +15,7 @@ static const struct { const char *names; vc_input_kind kind; const char *say; } 
     { "input_image", VC_INPUT_FIRST, NULL },
     { "end_image", VC_INPUT_LAST, NULL },
     { "control_video blockwise_controlnet_image controlnet_image", VC_INPUT_CONTROL, NULL },
+    { "blockwise_controlnet_inpaint_mask controlnet_inpaint_mask", VC_INPUT_CONTROL_MASK, NULL },
     { "edit_image kontext_images", VC_INPUT_REFERENCES, NULL },
     { "flux_fill_image flux_fill_mask", VC_INPUT_FILL, NULL },
     { "vace_video vace_video_mask vace_reference_image", VC_INPUT_VACE, NULL },
@@ -45,12 +46,9 @@ static const struct { const char *names; vc_input_kind kind; const char *say; } 
     REFUSED("layer_*", PLAIN("Qwen-Image-Layered")),
     REFUSED("inpaint_*", NOT_TRAINED("the inpainting of pictures") "; a mask of the loss is the "
             "column loss_mask_path, and clips of Fun-InP models have --train_mode inpaint"),
-    REFUSED("blockwise_controlnet_inpaint_mask", NOT_TRAINED("a ControlNet with a mask") ": of "
-            "blockwise ControlNets of Qwen-Image those of a picture alone are, "
-            "blockwise_controlnet_image"),
-    REFUSED("controlnet_inpaint_mask controlnet_processor_id", NOT_TRAINED("a ControlNet with a "
-            "mask or of several kinds (ControlNet-Union)") ": those of FLUX.1 and Qwen-Image that "
-            "read a picture alone are, controlnet_image"),
+    REFUSED("controlnet_processor_id", NOT_TRAINED("a ControlNet of several kinds "
+            "(ControlNet-Union)") ": those of FLUX.1 and Qwen-Image that read a picture alone are, "
+            "controlnet_image"),
     REFUSED("controlnet_* blockwise_controlnet_* control_image", "no input of a ControlNet here: "
             "its picture is the column controlnet_image, or of blockwise ControlNets of Qwen-Image "
             "blockwise_controlnet_image; " CONTROL_CLIPS),

@@ -361,8 +361,22 @@ static const struct { vf_beside which; const char *column; } beside_names[] = {
     { VF_CONTROL, "control_video" }, { VF_CONTROL, "blockwise_controlnet_image" },
     { VF_CONTROL, "controlnet_image" }, { VF_CONTROL, "conditioning_image" },
     { VF_MASK, "flux_fill_mask" }, { VF_MASK, "vace_video_mask" }, { VF_FILLED, "vace_video" },
+    { VF_MASK, "blockwise_controlnet_inpaint_mask" }, { VF_MASK, "controlnet_inpaint_mask" },
 };
 enum { BESIDE_NAMES = sizeof beside_names / sizeof *beside_names };
+
+/* Whether the mask is that of a ControlNet's picture, which then is what the mask covers. */
+static bool masks_control(const vf_row *r, const cJSON *o)
+{
+    static const char *const columns[] = { "blockwise_controlnet_inpaint_mask",
+                                           "controlnet_inpaint_mask" };
+    bool has = false;
+    for (int i = 0; i < 2; i++) {
+        const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, columns[i]);
+        has |= cJSON_IsString(v) && *v->valuestring;
+    }
+    return has && r->beside[VF_CONTROL].path && !r->beside[VF_FILLED].path;
+}
 
 static int read_beside(vf_row *r, vf_beside which, const char *column, const cJSON *o,
                        const char *dir, vc_err *why)
@@ -387,7 +401,8 @@ static int refuse_bytes(const cJSON *o, const cJSON *medium, const vf_metadata_o
         if (v != medium && vf_columnar_has_cell(v)
             && (metadata_listed("loss_mask_path,control_file_path,control_video,mask_file_path,"
                                 "blockwise_controlnet_image,controlnet_image,"
-                                "conditioning_image,"
+                                "conditioning_image,blockwise_controlnet_inpaint_mask,"
+                                "controlnet_inpaint_mask,"
                                 "flux_fill_mask,flux_fill_image,vace_video,vace_video_mask,"
                                 "input_image", v->string)
                 || metadata_listed(opts->file_keys, v->string)
@@ -407,6 +422,10 @@ static int read_extra(vf_row *r, const cJSON *o, const cJSON *medium,
     for (int i = 0; !rc && i < BESIDE_NAMES; i++)
         if (!r->beside[beside_names[i].which].path)
             rc = read_beside(r, beside_names[i].which, beside_names[i].column, o, dir, why);
+    if (!rc && masks_control(r, o)) {
+        r->beside[VF_FILLED] = r->beside[VF_CONTROL];
+        r->beside[VF_CONTROL] = (vf_side){ NULL, NULL, NULL };
+    }
     if (!rc && r->beside[VF_FILLED].file && !strcmp(r->beside[VF_FILLED].file, r->file)) {
         free(r->beside[VF_FILLED].path);
         free(r->beside[VF_FILLED].file);

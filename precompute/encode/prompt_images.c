@@ -325,7 +325,7 @@ static int check_files(const vprep *p, const vprep_image *m, vc_err *err)
                        ? "the sample begins with a picture too"
                        : "texts of this model have the clip's first frame");
     if (has_masks(p) && !(m->of[PROMPT_FIRST].file && m->of[PROMPT_MASK].file))
-        return vc_fail(err, VC_EFORMAT, "no %s: a sample of FLUX.1 Fill needs a picture "
+        return vc_fail(err, VC_EFORMAT, "no %s: each sample of this model needs a picture "
                        "(image_path) with a mask (mask_file_path); without --validation_prompts "
                        "vtrain samples captions of training beside their own pictures and masks",
                        m->of[PROMPT_FIRST].file ? "mask_file_path" : columns[PROMPT_FIRST]);

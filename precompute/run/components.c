@@ -526,6 +526,8 @@ static bool goes_with_all(const vc_family *f, int train_mode)
     bool edits = true;
     for (int i = 0; i < VC_FAMILY_PIPELINES && f->pipeline[i].class; i++)
         edits &= f->pipeline[i].mode != VC_MODE_EDIT;
+    if (train_mode == VC_MODE_INPAINT)           /* ControlNets have black pixels */
+        return f->controlnet && !f->grey_masks;
     return train_mode == VC_MODE_EDIT ? edits : train_mode == VC_MODE_CONTROL && f->controlnet;
 }
 

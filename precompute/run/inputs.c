@@ -34,6 +34,20 @@ static void take_control(vprep *p, vc_mode mode)
                     "the control clip of each row's control_video");
 }
 
+/* The mask covers the ControlNet's picture. Masked pixels are black, as ControlNets have them. */
+static void take_control_mask(vprep *p)
+{
+    const vc_family *f = p->encoders.family.is;
+
+    if (!f->controlnet || f->grey_masks)
+        vc_flags_wrong(p->flags, "--extra_inputs: a ControlNet with a mask is trained for "
+                       "Qwen-Image alone, and not for %s: of FLUX.1 those of a picture alone are "
+                       "(controlnet_image)", f->name);
+    else
+        select_mode(p, "extra_inputs", VC_MODE_INPAINT,
+                    "the ControlNet's picture of each row and its mask");
+}
+
 /* The references are the rows' edit_image or kontext_images. */
 static void take_references(vprep *p)
 {
@@ -53,7 +67,7 @@ static void take_fill(vprep *p)
 {
     const vc_family *f = p->encoders.family.is;
 
-    if (!f->pixel_masks || f->max_frames != 1)
+    if (!f->pixel_masks || !f->grey_masks || f->max_frames != 1)
         vc_flags_wrong(p->flags, "--extra_inputs flux_fill_mask: models of %s fill no masked "
                        "pictures: leave the flag out, or give the --model of FLUX.1 Fill", f->name);
     else
@@ -122,7 +136,9 @@ void prep_take_inputs(vprep *p, vc_mode mode)
         vc_flags_wrong(p->flags, "--extra_inputs end_image: models of %s know no last frame here: "
                        "leave it out", p->encoders.family.is->name);
     p->encoders.ends |= last;
-    if (control)
+    if (vc_inputs_have(c->extra_inputs, VC_INPUT_CONTROL_MASK))
+        take_control_mask(p);
+    else if (control)
         take_control(p, mode);
     if (vc_inputs_have(c->extra_inputs, VC_INPUT_REFERENCES))
         take_references(p);

@@ -29,7 +29,9 @@ static const char *const own_columns[] = { "keys", "negative_keys", "conditions"
                                            "text_chunks", "negative_segments", NULL };
 static const char *const image_columns[] = { "image_path", "image", "input_image",
                                              "flux_fill_image", NULL };
-static const char *const mask_columns[] = { "mask_file_path", "flux_fill_mask", NULL };
+static const char *const mask_columns[] = { "mask_file_path", "flux_fill_mask",
+                                            "blockwise_controlnet_inpaint_mask",
+                                            "controlnet_inpaint_mask", NULL };
 
 static bool listed(const char *const *list, const char *name)
 {

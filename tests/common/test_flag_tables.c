@@ -140,11 +140,11 @@ static void test_inputs(void **state)
         "animate2_reference_video animate2_refert_images animate_face_video "
         "animate_inpaint_video animate_mask_video animate_pose_video audio_code_string "
         "audio_cover_strength audio_embeds audio_flow_shift audio_latents audio_noise "
-        "audio_sample_rate blockwise_controlnet_inpaint_mask "
+        "audio_sample_rate "
         "blockwise_controlnet_inputs bpm camera_control_direction camera_control_origin "
         "camera_control_speed cfg_merge clear_lora_before_state_two clip_fea_ref "
         "clip_feature clip_skip condition_latents condition_y context_image context_latents "
-        "context_pre_compute context_ref controlnet_inpaint_mask "
+        "context_pre_compute context_ref "
         "controlnet_inputs controlnet_processor_id denoise_mask_video denoising_strength "
         "drop_motion_frames duration edit_image_auto_resize edit_rope_interpolation "
         "eligen_enable_inpaint eligen_enable_on_negative eligen_entity_masks "
@@ -194,6 +194,7 @@ static void test_inputs(void **state)
     assert_int_equal(vc_input_of("end_image", 9, NULL), VC_INPUT_LAST);
     assert_int_equal(vc_input_of("control_video", 13, NULL), VC_INPUT_CONTROL);
     assert_int_equal(vc_input_of("blockwise_controlnet_image", 26, NULL), VC_INPUT_CONTROL);
+    assert_int_equal(vc_input_of("controlnet_inpaint_mask", 23, NULL), VC_INPUT_CONTROL_MASK);
     assert_int_equal(vc_input_of("controlnet_image", 16, NULL), VC_INPUT_CONTROL);
     assert_int_equal(vc_input_of("edit_image", 10, NULL), VC_INPUT_REFERENCES);
     assert_int_equal(vc_input_of("kontext_images", 14, NULL), VC_INPUT_REFERENCES);

@@ -122,7 +122,7 @@ END
 no() { echo "{\"prompt\": \"a\", $1 $size}" >media/no.jsonl; }
 no '"image_path": "0.png",'
 check "no mask" 1 prep list.jsonl p "${inpaint[@]}" --validation_prompts media/no.jsonl
-stderr_has 'row 1: no mask_file_path: a sample of FLUX.1 Fill needs a picture'
+stderr_has 'row 1: no mask_file_path: each sample of this model needs a picture'
 no ''
 check "no picture" 1 prep list.jsonl p "${inpaint[@]}" --validation_prompts media/no.jsonl
 stderr_has 'row 1: no image_path'
