@@ -1,8 +1,9 @@
 """ControlNets of copied blocks, diffusers' FluxControlNetModel and QwenImageControlNetModel, beside
 their transformers: outputs, losses, gradients.
 
-Cases as in flux.py and qwen.py, with the condition's latents in `cond.control`; the weights of the
-ControlNet have names with `controlnet.`, and all of them values that are not zero. The case
+Cases as in flux.py and qwen.py, with the condition's latents in `cond.control`, or for inpainting
+those of the masked picture in `cond.video` and its mask in `pixels` and `cond.mask`; the weights of
+the ControlNet have names with `controlnet.`, and all of them values that are not zero. The case
 `scaled` has the ControlNet's results times `control_scale`. The numbers of blocks are such that the
 last result of some is read by no block. `base` has the gradients of all weights, the base's too.
 """
@@ -49,7 +50,30 @@ VARIANTS = {
                              {"base": (2, 4, 6), "wide": (1, 2, 10)}),
     "qwen-controlnet": ("qwen", Qwen, dict(num_layers=5), dict(num_layers=4),
                         {"base": (2, 4, 6), "odd": (1, 10, 6), "scaled": (2, 2, 8)}),
+    # for inpainting
+    "qwen-controlnet-mask": ("qwen", Qwen, dict(num_layers=3),
+                             dict(num_layers=2, extra_condition_channels=4),
+                             {"base": (2, 4, 6), "odd": (1, 10, 6)}),
 }
+
+
+def condition(v):
+    """The condition's tokens: with a mask those of the masked picture and of where it is known, as
+    QwenImageControlNetInpaintPipeline.prepare_image_with_mask makes them."""
+    if "pixels" not in v:
+        return golden.packed(v["cond.control"])
+    known = 1 - torch.nn.functional.interpolate(v["pixels"][:, None], size=v["x"].shape[3:])
+    return golden.packed(torch.cat([v["cond.video"], known[:, :, None]], 1))
+
+
+def masked(case, shape):
+    """A masked picture, and its mask, 1 where the picture is to be made: the pixels, and by places
+    of the latents, whose 8 x 8 pixels are channels."""
+    b, _, _, h, w = shape
+    pixels = (golden.draw("pixels " + case, (b, 8 * h, 8 * w)) > 0).float()
+    places = pixels.reshape(b, h, 8, w, 8).permute(0, 2, 4, 1, 3).reshape(b, 64, 1, h, w)
+    return {"cond.video": golden.draw("video " + case, shape), "pixels": pixels,
+            "cond.mask": places}
 
 
 def make(out):
@@ -59,13 +83,17 @@ def make(out):
 
         def inputs(config, case, b, h, w):
             v = family.inputs(config, case, b, h, w)
-            v["cond.control"] = golden.draw("control " + case, tuple(v["x"].shape))
+            shape = tuple(v["x"].shape)
+            if net.get("extra_condition_channels"):
+                v.update(masked(case, shape))
+            else:
+                v["cond.control"] = golden.draw("control " + case, shape)
             if case == "scaled":
                 v["control_scale"] = torch.tensor([SCALE])
             return v
 
         def predict(model, config, v):
-            model.condition = golden.packed(v["cond.control"])
+            model.condition = condition(v)
             model.scale = SCALE if "control_scale" in v else 1.0
             return family.predict(model, config, v)
 

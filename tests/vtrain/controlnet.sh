@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # A blockwise ControlNet of Qwen-Image, from a list as DiffSynth-Studio has it: vprep stores the
 # latents of blockwise_controlnet_image, vtrain trains a new ControlNet, whose file has the names of
-# DiffSynth-Studio, continues it, resumes, and trains a LoRA beside it, frozen or trained too;
-# ranks; what is refused.
+# DiffSynth-Studio, continues it, resumes, and trains a LoRA beside it, frozen or trained too; one
+# for inpainting; ranks; what is refused.
 . "$(dirname "$0")/../lib/check.sh"
 export VLT_SOURCE
 
@@ -76,6 +76,36 @@ check rest 0 train half "${both[@]}" --max_train_steps 4 --resume_from_checkpoin
 for name in blockwise_controlnet pytorch_lora_weights; do
     cmp -s {half,both}/checkpoint-4/$name.safetensors || wrong "resumed: another $name"
 done
+
+# ---- for inpainting: a mask of each row covers the condition's picture, in black ----
+ffmpeg -v error -y -f lavfi -i 'color=black:s=64x64,drawbox=x=16:y=8:w=24:h=32:c=white:t=fill' \
+    -frames:v 1 media/mask.png
+sed '1s/$/,blockwise_controlnet_inpaint_mask/; 2,$s/$/,mask.png/' media/metadata.csv \
+    >media/masked.csv
+maskprep() { vprep --dataset_base_path media --dataset_metadata_path media/masked.csv --height 64 \
+    --width 64 --model m --out mask \
+    --data_file_keys "image,blockwise_controlnet_image,blockwise_controlnet_inpaint_mask" "$@"; }
+check masked 0 maskprep \
+    --extra_inputs "blockwise_controlnet_image,blockwise_controlnet_inpaint_mask"
+stderr_has "selects --train_mode inpaint, with the ControlNet's picture of each row and its mask"
+stderr_has ' 4 conditions encoded'                  # three pictures; the rows share a mask
+stderr_lacks 'is trained with --train_mode'
+check verified 0 vlat verify mask
+check shown 0 vlat show mask 0 && stdout_has 'mask.*\[64,1,8,8\].*mean 0.1875'
+inpaint() { vtrain --latents mask --model m --output_dir "$1" --train_batch_size 1 --threads 1 \
+    --workers 1 --mixed_precision no --seed 5 --checkpointing_steps 2 "${@:2}"; }
+check inpaint 0 inpaint fill "${control[@]}" $net new --max_train_steps 4
+file=fill/checkpoint-4/blockwise_controlnet.safetensors
+head -c 20000 $file | tr -d '\0' >names
+holds names '"img_in.weight":{"dtype":"F32","shape":\[32,20\]'
+check again 0 inpaint refill "${control[@]}" $net new --max_train_steps 2
+check resumed 0 inpaint refill "${control[@]}" $net new --max_train_steps 4 \
+    --resume_from_checkpoint latest
+cmp -s $file refill/checkpoint-4/blockwise_controlnet.safetensors || wrong 'inpaint: another file'
+check further 0 inpaint onward "${control[@]}" $net $file --max_train_steps 1
+check sampled 0 inpaint samples --training_type lora --rank 1 $net $file --max_train_steps 1 \
+    --sample_at_first --num_inference_steps 2
+expect 1 'takes a masked clip .* made with --train_mode control' train no "${control[@]}" $net $file
 
 # ---- ranks train the same, whole and split ----
 near() { paste <(losses "$1") <(losses "$2") | awk 'function far(a, b) {

@@ -2,7 +2,7 @@
 # ControlNets of copied blocks of FLUX.1 and Qwen-Image: vprep stores the latents of a list's
 # controlnet_image, vtrain begins a ControlNet with the transformer's blocks, writes it as diffusers
 # reads it, continues it, resumes, trains a LoRA beside it, frozen or trained too, and samples with
-# it; ranks; memory; what is refused.
+# it; one of Qwen-Image for inpainting; ranks; what is refused.
 . "$(dirname "$0")/../lib/check.sh"
 export VLT_SOURCE
 
@@ -127,6 +127,26 @@ family FluxPipeline 16 FluxControlNetModel controlnet_x_embedder.weight x_embedd
 family QwenImagePipeline 16 QwenImageControlNetModel controlnet_x_embedder.bias img_in.weight \
     txt_norm.weight controlnet_blocks.0.bias transformer_blocks.1.img_mlp.net.2.weight
 
+# ---- one of Qwen-Image for inpainting: a mask of each row covers the condition's picture ----
+ffmpeg -v error -y -f lavfi -i 'color=black:s=64x64,drawbox=x=16:y=8:w=24:h=32:c=white:t=fill' \
+    -frames:v 1 media/mask.png
+sed '1s/$/,controlnet_inpaint_mask/; 2,$s/$/,mask.png/' media/metadata.csv >media/masked.csv
+check masked 0 prep masked.csv QwenImagePipeline/m mask \
+    --extra_inputs controlnet_image,controlnet_inpaint_mask
+stderr_has "selects --train_mode inpaint, with the ControlNet's picture of each row and its mask"
+inpaint() { vtrain --latents mask --model QwenImagePipeline/m --output_dir "$1" "${common[@]}" \
+    "${@:2}"; }
+check inpaint 0 inpaint fill "${control[@]}" --controlnet new --max_train_steps 2
+holds fill/checkpoint-2/controlnet/config.json '"extra_condition_channels":.*4'
+head -c 20000 fill/checkpoint-2/controlnet/diffusion_pytorch_model.safetensors | tr -d '\0' >names
+holds names '"controlnet_x_embedder.weight":{"dtype":"F32","shape":\[32,20\]'
+check further 0 inpaint refill "${control[@]}" --controlnet fill/checkpoint-2/controlnet \
+    --max_train_steps 1
+check sampled 0 inpaint samples --training_type lora --rank 1 --max_train_steps 1 \
+    --controlnet fill/checkpoint-2/controlnet --sample_at_first --num_inference_steps 2
+expect 2 'a ControlNet with a mask is trained for Qwen-Image alone' prep masked.csv FluxPipeline/m \
+    no --extra_inputs controlnet_image,controlnet_inpaint_mask
+
 # ---- what is refused ----
 flux() { vtrain --latents FluxPipeline/a --model FluxPipeline/m --output_dir no "${common[@]}" \
     --max_train_steps 1 "$@"; }
@@ -149,9 +169,7 @@ expect 1 'num_mode: changed: the ControlNet reads the kind of its picture (Contr
 config 's/{/{"conditioning_embedding_channels": 16,/'
 expect 1 "conditioning_embedding_channels: changed: .*XLabs' ControlNet" flux "${control[@]}" \
     --controlnet changed
-config 's/{/{"extra_condition_channels": 4,/'
-expect 1 'extra_condition_channels: changed: the ControlNet reads a mask' flux "${control[@]}" \
-    --controlnet changed
+expect 1 'FluxControlNetModel' flux "${control[@]}" --controlnet fill/checkpoint-2/controlnet
 config 's/"num_attention_heads":.*,/"num_attention_heads": 3,/'
 expect 1 "num_attention_heads: changed has another value than the transformer's" flux \
     "${control[@]}" --controlnet changed

@@ -81,7 +81,6 @@ static const struct { const char *field, *tensor, *reads; } others[] = {
     { "num_mode", "controlnet_mode_embedder.weight", "the kind of its picture (ControlNet-Union)" },
     { "conditioning_embedding_channels", "input_hint_block.conv_in.weight",
       "pixels by layers of its own (XLabs' ControlNet)" },
-    { "extra_condition_channels", "", "a mask (inpainting)" },
 };
 
 static bool is_set(const cJSON *v)
@@ -179,8 +178,31 @@ static int64_t blocks_of(const vtrain_controlnet *c, const cJSON *config, int k,
     return vtrain_blocks_in(&file, tensor);
 }
 
+/* Sets the numbers of a condition's token that its mask has: those by which the rows of a tensor
+ * of the file are longer than a token of the latents. */
+static bool set_mask(const vtrain_controlnet *c, cJSON *o, const char *tensor, bool masked)
+{
+    enum { PLACES = 2 * 2, TOKEN = 64 };      /* of a token; the default of in_channels */
+    const char field[] = "extra_condition_channels";
+    int64_t token = TOKEN, n = masked ? PLACES : 0;
+    vf_json_int_opt(o, "in_channels", &token, NULL);
+    if (c->file) {
+        const vt_source file = vf_model_source(c->file);
+        const int64_t row = vtrain_size_in(&file, tensor, 1);
+        n = row > token ? row - token : 0;
+    }
+    return !n || replace(o, field, cJSON_CreateNumber((double)n));
+}
+
+int vtrain_controlnet_blockwise(const vtrain_controlnet *c, cJSON *config, const char *field,
+                                bool masked, vc_err *err)
+{
+    return replace(config, field, cJSON_CreateTrue()) &&
+           set_mask(c, config, "img_in.weight", masked) ? 0 : vc_no_memory(err);
+}
+
 int vtrain_controlnet_copies(vtrain_controlnet *c, cJSON *config, const vtrain_family *of,
-                             const int64_t blocks[2], vc_err *err)
+                             const vtrain_controlnet_new *want, vc_err *err)
 {
     cJSON *o = cJSON_CreateObject();
     bool ok = o && cJSON_AddStringToObject(o, "_class_name", of->class_name);
@@ -190,11 +212,12 @@ int vtrain_controlnet_copies(vtrain_controlnet *c, cJSON *config, const vtrain_f
         ok = !is_set(v) || cJSON_AddItemToObject(o, shared[i], cJSON_Duplicate(v, true));
     }
     for (int k = 0; ok && k < KINDS && of->hint[k]; k++) {
-        const int64_t n = blocks_of(c, config, k, of->hint[k], blocks[k]);
+        const int64_t n = blocks_of(c, config, k, of->hint[k], want->blocks[k]);
         ok = replace(o, layers[k], cJSON_CreateNumber((double)n));
     }
     if (ok && c->file && cJSON_HasObjectItem(o, guidance))
         ok = replace(o, guidance, cJSON_CreateBool(has(c->file, embedder)));
+    ok = ok && set_mask(c, o, "controlnet_x_embedder.weight", want->masked);
     if (ok && !rc)
         ok = replace(config, "controlnet", o);
     if (!ok || rc)

@@ -30,12 +30,20 @@ typedef struct vtrain_controlnet vtrain_controlnet;
 int vtrain_controlnet_open(vtrain_controlnet **out, const char *flag, const char *path,
                            vc_err *err);
 void vtrain_controlnet_close(vtrain_controlnet *c);         /* NULL is fine */
+/* What a new one has. */
+typedef struct vtrain_controlnet_new {
+    int64_t blocks[2];                        /* copied ones of each kind, at most the
+                                               * transformer's */
+    bool masked;                              /* its condition is a masked picture with its mask */
+} vtrain_controlnet_new;
 /* Makes c one of copied blocks, and adds its config.json as the field "controlnet" to `config`, the
- * transformer's. blocks[k] are those of each kind of a new one, at most the transformer's. Errors
- * name the field of config.json or the tensor by which the file is of another transformer or has
- * inputs that are not trained here. */
+ * transformer's. Errors name the field of config.json or the tensor by which the file is of another
+ * transformer or has inputs that are not trained here. */
 int vtrain_controlnet_copies(vtrain_controlnet *c, cJSON *config, const vtrain_family *of,
-                             const int64_t blocks[2], vc_err *err);
+                             const vtrain_controlnet_new *want, vc_err *err);
+/* Makes c a blockwise one: sets the field (vtrain_family.controlnet) of `config`. */
+int vtrain_controlnet_blockwise(const vtrain_controlnet *c, cJSON *config, const char *field,
+                                bool masked, vc_err *err);
 /* The source of a transformer's weights `base` and of the ControlNet's; valid while c lives. */
 vt_source vtrain_controlnet_source(vtrain_controlnet *c, const vt_source *base);
 /* Fails unless p holds every tensor of the file. */

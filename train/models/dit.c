@@ -385,18 +385,37 @@ vt_tensor *vtrain_join(vt_ctx *g, const vtrain_in *in, unsigned roles, int64_t m
     return n == 1 ? in->x : vt_concat(g, 1, n, part);
 }
 
-vt_tensor *vtrain_condition_tokens(vt_ctx *g, const vtrain_in *in, const int side[3])
+vt_tensor *vtrain_condition_tokens(vt_ctx *g, const vtrain_in *in, vt_tensor *known,
+                                   const int side[3])
 {
-    vt_tensor *c = in->cond[VC_ROLE_CONTROL];
-    c = nn_patches(g, c ? c : zeros(g, in->x, in->x ? in->x->dim[1] : 0), side);
+    vt_tensor *c = in->cond[known ? VC_ROLE_VIDEO : VC_ROLE_CONTROL];
+    if (!c)
+        c = zeros(g, in->x, in->x ? in->x->dim[1] : 0);
+    c = nn_patches(g, known ? vt_concat(g, 1, 2, (vt_tensor *[]){ c, known }) : c, side);
     vtrain_note(in, CONDITION, c);
     return c;
 }
 
-void vtrain_fit_control(const vtrain_dit *m, vtrain_fit *fit)
+vt_tensor *vtrain_known_mask(vt_ctx *g, const vtrain_in *in)
 {
-    fit->roles = VC_ROLE_BIT(VC_ROLE_CONTROL);
-    fit->mode = VC_MODE_CONTROL;
+    const float one = 1;
+    vt_tensor *mask = in->cond[VC_ROLE_MASK];
+    if (!mask || !in->cond[VC_ROLE_VIDEO])
+        return vt_fail(g, VC_EMISMATCH, "the batch has no mask with a masked picture, which the "
+                       "ControlNet reads");
+    /* a place of the latents has the value of its first pixel */
+    mask = vt_sub(g, vt_slice(g, mask, 1, 0, 1),
+                  vt_from_host(g, VC_F32, 1, (int64_t[]){ 1 }, &one, VC_F32));
+    return vt_scale(g, mask, -1);
+}
+
+void vtrain_fit_control(const vtrain_dit *m, bool masked, vtrain_fit *fit)
+{
+    fit->roles = masked ? VC_ROLE_BIT(VC_ROLE_VIDEO) | VC_ROLE_BIT(VC_ROLE_MASK)
+                        : VC_ROLE_BIT(VC_ROLE_CONTROL);
+    fit->mode = masked ? VC_MODE_INPAINT : VC_MODE_CONTROL;
+    fit->needs_mask = masked;
+    fit->mask_channels = VTRAIN_MASK;
     fit->heads = 0;
     fit->blocks += m->first;
     if (m->side)

@@ -303,7 +303,9 @@ struct vtrain_family {
 
 /* ---- dit.c: a model of a family ---- */
 
-enum { VTRAIN_SIZES = 23, VTRAIN_HINTS = 64 };
+enum { VTRAIN_SIZES = 23, VTRAIN_HINTS = 64,
+       VTRAIN_MASK = 8 * 8 };                 /* pixels of a place of the latents, the channels of
+                                               * a mask of pixels */
 #define VTRAIN_CONTROL_PART "controlnet."     /* in the names of a ControlNet's weights */
 struct vtrain_layer;
 typedef struct vtrain_dit {
@@ -344,10 +346,13 @@ int vtrain_block_of(const void *model, const void *weights);
  * mask of `masks` channels, clips, image (zeros after its frame); a missing picture is zeros.
  * [B,..,f,h,w] */
 vt_tensor *vtrain_join(vt_ctx *g, const vtrain_in *in, unsigned roles, int64_t masks);
-/* For ControlNets: the tokens of the condition, zeros where the batch has none; and what changes in
- * the fit of a transformer that has one. */
-vt_tensor *vtrain_condition_tokens(vt_ctx *g, const vtrain_in *in, const int side[3]);
-void vtrain_fit_control(const vtrain_dit *m, vtrain_fit *fit);
+/* For ControlNets: the tokens of the condition, zeros where the batch has none, or (known) of the
+ * masked picture and of where it is known; this mask [B,1,f,h,w], which prepare makes; and what
+ * changes in the fit of a transformer that has a ControlNet. */
+vt_tensor *vtrain_condition_tokens(vt_ctx *g, const vtrain_in *in, vt_tensor *known,
+                                   const int side[3]);
+vt_tensor *vtrain_known_mask(vt_ctx *g, const vtrain_in *in);
+void vtrain_fit_control(const vtrain_dit *m, bool masked, vtrain_fit *fit);
 /* The tokens of in->x, and behind them those of each reference picture that the batch has. */
 vt_tensor *vtrain_picture_tokens(vt_ctx *g, const vtrain_in *in, const int side[3]);
 /* The noisy tokens of a sequence x [B,N,D] that begins with `noisy` of them, for a head of layers

@@ -28,7 +28,7 @@
 #define TIMES 1000                            /* a level or a guidance of 1 is embedded as 1000 */
 
 enum { TIME = 256, SIDE = 2, PATCH = SIDE * SIDE, MAX_WIDTH = 16384,
-       MASK = 8 * 8,                          /* pixels of a place, the channels of a mask */
+       MASK = VTRAIN_MASK,                    /* pixels of a place, the channels of a mask */
        FILL_GUIDANCE = 30 };                  /* of FluxFillPipeline's samples */
 enum { CLIP, T5 };                            /* the text slots */
 
@@ -97,6 +97,7 @@ static const vf_config_row config_rows[] = {
     VF_INT(flux, pooled, "pooled_projection_dim", 768, 1, 65536),
     VF_INTS(flux, axis, axes, "axes_dims_rope", 3, 2, 256),
     VF_FLAG(flux, guidance, "guidance_embeds", false),
+    VF_ONLY_INT("extra_condition_channels", 0),          /* of a ControlNet */
     { 0 }
 };
 
@@ -168,7 +169,7 @@ static void flux_fit(const void *model, vtrain_fit *fit)
                          .sample_guidance = !m->guidance ? 1 : fills(m) ? FILL_GUIDANCE : 0,
                          .blocks = (int)(m->dual + m->single), .heads = m->heads };
     if (m->dit.side)
-        vtrain_fit_control(&m->dit, fit);
+        vtrain_fit_control(&m->dit, false, fit);
 }
 
 /* FLUX.1-dev was trained with a shift that follows from the number of tokens, schnell without. */
@@ -298,7 +299,8 @@ static void copied_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor 
     const flux *m = model;
     const int side[3] = { 1, SIDE, SIDE };
     flux_embed(g, model, in, s);
-    s[X] = vt_add(g, s[X], vt_linear(g, vtrain_condition_tokens(g, in, side), &m->w.control));
+    s[X] = vt_add(g, s[X], vt_linear(g, vtrain_condition_tokens(g, in, NULL, side),
+                                     &m->w.control));
 }
 
 static void dual_block(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,

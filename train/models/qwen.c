@@ -29,7 +29,7 @@ enum { PATCH = 2, TIME = 256, MLP = 4, MAX_WIDTH = 16384 };
 
 /* indices into sizes of the weight tables */
 enum { D = -1, TOKEN_IN = -2, TOKEN_OUT = -3, TEXT = -4, HEAD = -5, HIDDEN = -6, SIX_D = -7,
-       TWO_D = -8, CONTROL_D = -9, CONTROL_IN = -10 };
+       TWO_D = -8, CONTROL_D = -9, CONTROL_IN = -10, CONDITION_IN = -11 };
 
 typedef struct control_weights {              /* of a block's ControlNet */
     vt_tensor *x_norm, *c_norm;               /* [D] of the picture's tokens, of the condition's */
@@ -72,7 +72,7 @@ static const vt_weight model_table[] = {
 
 static const vt_weight copied_table[] = {     /* of a ControlNet of copied blocks */
     EMBEDDERS,
-    { "controlnet_x_embedder", VT_W_LINEAR, offsetof(model_weights, control), { D, TOKEN_IN },
+    { "controlnet_x_embedder", VT_W_LINEAR, offsetof(model_weights, control), { D, CONDITION_IN },
       VT_INIT_ZERO },
     { 0 }
 };
@@ -107,6 +107,7 @@ static const vt_weight block_table[] = {      /* names follow "transformer_block
 typedef struct qwen {
     vtrain_dit dit;
     int64_t layers, heads, head, token_in, out_channels, text, axis[3];
+    int64_t extra;                            /* numbers of a condition's token that its mask has */
     int axes;
     bool zero_cond_t, controlled;
     int64_t picture;                          /* tokens of the noisy picture, since prepare */
@@ -115,7 +116,9 @@ typedef struct qwen {
 
 /* vtrain_in.made: cosines and sines of the picture's rotations and of the prompt's; the number of
  * keys of each row. */
-enum { COS, SIN, TEXT_COS, TEXT_SIN, KEYS, N_MADE };
+enum { COS, SIN, TEXT_COS, TEXT_SIN, KEYS, N_MADE,
+       KNOWN = N_MADE };                      /* of a ControlNet for inpainting, which no block
+                                               * reads: where the picture is known */
 /* The inputs of a block: the two streams, the embedding of the time, that of the time 0 where the
  * references have it, the condition's tokens of a ControlNet, and all of made. */
 enum { X, PROMPT, E, E_0, CONDITION, MADE, N_IN = MADE + N_MADE };
@@ -133,6 +136,7 @@ static const vf_config_row config_rows[] = {
     VF_INT(qwen, text, "joint_attention_dim", 3584, 1, 65536),
     VF_INTS(qwen, axis, axes, "axes_dims_rope", 3, 2, 256),
     VF_FLAG(qwen, zero_cond_t, "zero_cond_t", false),
+    VF_INT(qwen, extra, "extra_condition_channels", 0, 0, PATCH * PATCH),
     VF_FLAG(qwen, controlled, "blockwise_controlnet", false),
     { 0 }
 };
@@ -143,6 +147,9 @@ static int check_config(const qwen *m, vc_err *err)
     if (m->head % 8 || m->heads * m->head > MAX_WIDTH)
         return vc_fail(err, VC_EFORMAT, "attention_head_dim must be a multiple of 8, and "
                        "num_attention_heads times attention_head_dim at most %d", MAX_WIDTH);
+    if (m->extra % (PATCH * PATCH))
+        return vc_fail(err, VC_EFORMAT, "extra_condition_channels: %lld: a token's mask has %d "
+                       "numbers", (long long)m->extra, PATCH * PATCH);
     return vtrain_check_axes("axes_dims_rope", m->axis, 3, m->head, err);
 }
 
@@ -160,11 +167,19 @@ static int qwen_read(void *model, const cJSON *config, vc_err *err)
         [-D] = d, [-TOKEN_IN] = m->token_in, [-TOKEN_OUT] = m->token_in, [-TEXT] = m->text,
         [-HEAD] = m->head, [-HIDDEN] = MLP * d, [-SIX_D] = 6 * d, [-TWO_D] = 2 * d,
         [-CONTROL_D] = m->controlled ? d : VT_ABSENT,
-        [-CONTROL_IN] = m->controlled ? m->token_in : VT_ABSENT,
+        [-CONTROL_IN] = m->controlled ? m->token_in + m->extra : VT_ABSENT,
+        [-CONDITION_IN] = m->token_in + m->extra,
     };
     memcpy(m->dit.sizes, sizes, sizeof sizes);
     m->dit.layers[0] = m->layers;
     return 0;
+}
+
+/* Whether the model's ControlNet reads a masked picture and the mask. */
+static bool masked(const qwen *m)
+{
+    const qwen *side = (const qwen *)m->dit.side;
+    return side ? side->extra : m->extra;
 }
 
 static void qwen_fit(const void *model, vtrain_fit *fit)
@@ -175,7 +190,7 @@ static void qwen_fit(const void *model, vtrain_fit *fit)
                          .mult = { 1, PATCH, PATCH }, .blocks = (int)m->layers,
                          .heads = m->heads };
     if (m->controlled || m->dit.side)
-        vtrain_fit_control(&m->dit, fit);
+        vtrain_fit_control(&m->dit, masked(m), fit);
 }
 
 /* The schedule of the released model. */
@@ -264,6 +279,8 @@ static void qwen_prepare(vt_ctx *g, void *model, vtrain_in *in)
     m->picture = tokens_of(in->x);
     make_rope(g, m, x, n, text->embeds->dim[1], in->made);
     in->made[KEYS] = vtrain_key_lengths(g, text, tokens);
+    if (masked(m))
+        in->made[KNOWN] = vtrain_known_mask(g, in);
     vtrain_note_mask(g, in, "encoder_hidden_states_mask", text);
     if (in->note)
         note_sizes(g, in, x, n);
@@ -289,7 +306,8 @@ static vt_tensor *embed_time(vt_ctx *g, const model_weights *w, vt_tensor *t)
 static vt_tensor *embed_condition(vt_ctx *g, const qwen *m, const vtrain_in *in)
 {
     const int side[3] = { 1, PATCH, PATCH };
-    return vt_linear(g, vtrain_condition_tokens(g, in, side), &m->w.control);
+    vt_tensor *known = m->extra ? in->made[KNOWN] : NULL;
+    return vt_linear(g, vtrain_condition_tokens(g, in, known, side), &m->w.control);
 }
 
 static void qwen_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO])

@@ -56,6 +56,12 @@ static int open_ssm(vtrain *t, vc_err *err)
     return t->model.family->ssm ? t->model.family->ssm(t->model.config, &want, err) : 0;
 }
 
+/* Whether the dataset's conditions are masked pictures: a new ControlNet is then for inpainting. */
+static bool is_masked(const vtrain *t)
+{
+    return vtrain_data_mode(t->data) == VC_MODE_INPAINT;
+}
+
 /* Opens --controlnet, and lets the transformer have it beside itself. */
 static int open_copied(vtrain *t, vc_err *err)
 {
@@ -66,9 +72,10 @@ static int open_copied(vtrain *t, vc_err *err)
                        "FLUX.1 or Qwen-Image, and this is a %s: leave the flag out",
                        t->model.family->class_name);
     int rc = vtrain_controlnet_open(&t->model.controlnet, "controlnet", c->controlnet, err);
-    return rc ? rc : vtrain_controlnet_copies(t->model.controlnet, t->model.config, of,
-                                              (const int64_t[]){ c->num_double_layers,
-                                                                 c->num_single_layers }, err);
+    const vtrain_controlnet_new new = {
+        .blocks = { c->num_double_layers, c->num_single_layers }, .masked = is_masked(t),
+    };
+    return rc ? rc : vtrain_controlnet_copies(t->model.controlnet, t->model.config, of, &new, err);
 }
 
 /* Opens --blockwise_controlnet or --controlnet, and lets the transformer have it. */
@@ -83,10 +90,9 @@ static int open_controlnet(vtrain *t, vc_err *err)
         return vc_fail(err, VC_EUSAGE, "--blockwise_controlnet: a blockwise ControlNet belongs to "
                        "Qwen-Image, and this is a %s: leave the flag out",
                        t->model.family->class_name);
-    cJSON_DeleteItemFromObject(t->model.config, field);
-    if (!cJSON_AddTrueToObject(t->model.config, field))
-        return vc_no_memory(err);
-    return vtrain_controlnet_open(&t->model.controlnet, "blockwise_controlnet", path, err);
+    int rc = vtrain_controlnet_open(&t->model.controlnet, "blockwise_controlnet", path, err);
+    return rc ? rc : vtrain_controlnet_blockwise(t->model.controlnet, t->model.config, field,
+                                                 is_masked(t), err);
 }
 
 /* Opens the weights of the transformer, or of one of two. */

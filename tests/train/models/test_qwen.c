@@ -21,6 +21,7 @@ static const ref_variant variants[] = {
     { "qwen-edit-2511", { "two", "three", "without" }, LORA_MODULES },
     { "qwen-control", { "odd" }, 0 },
     { "qwen-controlnet", { "odd", "scaled" }, 0 },
+    { "qwen-controlnet-mask", { "odd" }, 0 }, { "qwen-control-mask", { "odd" }, 0 },
 };
 
 /* f32: sums in another order differ by 3e-5 at most. bf16: some roundings of 2^-9 in a chain;
