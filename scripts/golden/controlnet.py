@@ -4,8 +4,9 @@ their transformers: outputs, losses, gradients.
 Cases as in flux.py and qwen.py, with the condition's latents in `cond.control`, or for inpainting
 those of the masked picture in `cond.video` and its mask in `pixels` and `cond.mask`; the weights of
 the ControlNet have names with `controlnet.`, and all of them values that are not zero. The case
-`scaled` has the ControlNet's results times `control_scale`. The numbers of blocks are such that the
-last result of some is read by no block. `base` has the gradients of all weights, the base's too.
+`scaled` has the ControlNet's results times `control_scale`; in `guided` it reads the first row, and
+its results are added to both, as in guided samples of the pipelines. The numbers of blocks are such
+that the last result of some is read by no block. `base` has the gradients of all weights, the base's too.
 """
 import golden
 import torch
@@ -28,6 +29,11 @@ def beside(base, net, results):
             if not self.controlnet.config.get("guidance_embeds", False):
                 taken.pop("guidance", None)
             cond = self.condition.to(given["hidden_states"].dtype)
+            if self.first:
+                cond = cond[:1]
+                taken.update({k: taken[k][:1] for k in ("hidden_states", "timestep", "img_shapes",
+                                                        "encoder_hidden_states",
+                                                        "encoder_hidden_states_mask")})
             return super().forward(**given, **results(self.controlnet(controlnet_cond=cond,
                                                                       **taken)))
     Controlled.__name__ = base.__name__
@@ -49,7 +55,8 @@ VARIANTS = {
                              dict(num_layers=2, num_single_layers=0, guidance_embeds=False),
                              {"base": (2, 4, 6), "wide": (1, 2, 10)}),
     "qwen-controlnet": ("qwen", Qwen, dict(num_layers=5), dict(num_layers=4),
-                        {"base": (2, 4, 6), "odd": (1, 10, 6), "scaled": (2, 2, 8)}),
+                        {"base": (2, 4, 6), "odd": (1, 10, 6), "scaled": (2, 2, 8),
+                         "guided": (2, 6, 4)}),
     # for inpainting
     "qwen-controlnet-mask": ("qwen", Qwen, dict(num_layers=3),
                              dict(num_layers=2, extra_condition_channels=4),
@@ -90,11 +97,13 @@ def make(out):
                 v["cond.control"] = golden.draw("control " + case, shape)
             if case == "scaled":
                 v["control_scale"] = torch.tensor([SCALE])
+            if case == "guided":
+                v["first_row"] = torch.ones(1)
             return v
 
         def predict(model, config, v):
             model.condition = condition(v)
-            model.scale = SCALE if "control_scale" in v else 1.0
+            model.scale, model.first = SCALE if "control_scale" in v else 1.0, "first_row" in v
             return family.predict(model, config, v)
 
         golden.transformer(out / f"{name}.safetensors", cls,

@@ -268,7 +268,7 @@ static void note_condition(void *arg, const char *name, const vt_tensor *x)
 /* Runs the blocks beside the transformer: hint[i] becomes the result of the i-th. */
 static void run_side(vt_ctx *g, vtrain_dit *m, const vtrain_in *in, vt_tensor **hint)
 {
-    vtrain_in own = *in, all = *in;
+    vtrain_in own = in->side ? *in->side : *in, all = *in;
     vt_tensor *s[KEPT] = { NULL }, *out[VT_BLOCK_IO];
     vt_scope scope = vt_scope_begin(g);
     own.note = in->note ? note_condition : NULL;
@@ -329,6 +329,8 @@ vt_tensor *vtrain_dit_forward(vt_ctx *g, void *model, const vtrain_in *in, vt_te
 vt_tensor *vtrain_forward(vt_ctx *g, void *model, vtrain_in *in, vt_tensor **sound)
 {
     const vtrain_dit *m = model;
+    if (in->side)
+        m->family->prepare(g, model, in->side);
     m->family->prepare(g, model, in);
     return vtrain_dit_forward(g, model, in, sound);
 }
@@ -383,6 +385,26 @@ vt_tensor *vtrain_join(vt_ctx *g, const vtrain_in *in, unsigned roles, int64_t m
                 part[n++] = beside(g, in, row, in->cond[i], masks);
         }
     return n == 1 ? in->x : vt_concat(g, 1, n, part);
+}
+
+static vt_tensor *first_of(vt_ctx *g, vt_tensor *x)
+{
+    return x ? vt_slice(g, x, 0, 0, 1) : NULL;
+}
+
+void vtrain_first_row(vt_ctx *g, const vtrain_in *in, vtrain_in *one)
+{
+    *one = *in;
+    one->note = NULL;
+    one->x = first_of(g, in->x);
+    one->t = first_of(g, in->t);
+    one->guidance = first_of(g, in->guidance);
+    for (int i = 0; i < VC_ROLES; i++)
+        one->cond[i] = first_of(g, in->cond[i]);
+    for (int i = 0; i < VTRAIN_TEXTS; i++) {
+        one->text[i].embeds = first_of(g, in->text[i].embeds);
+        one->text[i].pooled = first_of(g, in->text[i].pooled);
+    }
 }
 
 vt_tensor *vtrain_condition_tokens(vt_ctx *g, const vtrain_in *in, vt_tensor *known,

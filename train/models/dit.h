@@ -46,6 +46,9 @@ typedef struct vtrain_in {
                                                * f32, of models with sound; else NULL */
     const int32_t *sound_length;              /* [B] on the host: latent frames of a row's sound,
                                                * 0..L; 0: the clip has none */
+    struct vtrain_in *side;                   /* one row that a ControlNet of copied blocks reads;
+                                               * its results are added to those of all rows. NULL:
+                                               * it reads these inputs */
     const float *control_scale;               /* on the host: what a ControlNet's results are
                                                * multiplied by, in samples; NULL: 1 */
     const float *fps;                         /* [B] on the host: frames per second of the clips; 0
@@ -335,7 +338,7 @@ void vtrain_dit_close(void *model);           /* NULL is fine */
 /* Returns the prediction for an input that prepare has checked and completed. Of a model with sound
  * *sound gets the prediction of in->sound; else it may be NULL. */
 vt_tensor *vtrain_dit_forward(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor **sound);
-/* Calls the family's prepare, then vtrain_dit_forward. */
+/* Calls the family's prepare, for in->side too, then vtrain_dit_forward. */
 vt_tensor *vtrain_forward(vt_ctx *g, void *model, vtrain_in *in, vt_tensor **sound);
 
 /* ---- dit.c: functions that families call ---- */
@@ -351,6 +354,8 @@ vt_tensor *vtrain_join(vt_ctx *g, const vtrain_in *in, unsigned roles, int64_t m
  * changes in the fit of a transformer that has a ControlNet. */
 vt_tensor *vtrain_condition_tokens(vt_ctx *g, const vtrain_in *in, vt_tensor *known,
                                    const int side[3]);
+/* Makes *one of the first row of `in`, as a vtrain_in.side. */
+void vtrain_first_row(vt_ctx *g, const vtrain_in *in, vtrain_in *one);
 vt_tensor *vtrain_known_mask(vt_ctx *g, const vtrain_in *in);
 void vtrain_fit_control(const vtrain_dit *m, bool masked, vtrain_fit *fit);
 /* The tokens of in->x, and behind them those of each reference picture that the batch has. */

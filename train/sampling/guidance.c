@@ -55,14 +55,16 @@ static void texts_from(vtrain_text text[VTRAIN_TEXTS], const sampling *s, int pr
 /* Writes the predictions for all prompts to s->out, by one forward or by one for each. */
 static int forward(sampling *s, vtrain *t, const vtrain_level *l, vc_err *err)
 {
-    vtrain_text text[VTRAIN_TEXTS];
+    vtrain_text text[VTRAIN_TEXTS], prompt[VTRAIN_TEXTS];
     int rc = 0;
+    texts_from(prompt, s, 0);
     for (int64_t row = 0; row < s->dim[0]; row++)
         memcpy(s->in + (size_t)row * s->n, s->x, sizeof(float) * s->n);
     vtrain_question q = {
         .dim = s->dim, .x = s->in, .level = l, .clean_first = s->first,
         .guidance = s->input, .fps = s->p.fps, .text = text, .roles = sampling_roles(s),
         .cond = s->cond, .own = &s->p.own,
+        .prompt = t->cfg.controlnet && s->prompts > 1 ? prompt : NULL,
     };
     for (int i = 0; !rc && i < s->prompts; i += (int)s->dim[0]) {
         texts_from(text, s, i);

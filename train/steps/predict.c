@@ -20,6 +20,12 @@ int vtrain_predict(vtrain *t, const vtrain_question *q, float *out, vc_err *err)
     vtrain_upload_guidance(t, &in, q->dim[0], q->guidance);
     vtrain_upload_texts(t->g, &in, vtrain_data_slots(t->data), q->text, q->dim[0]);
     vtrain_upload_cond(t, &in, q->dim, q->roles, q->own, q->cond);
+    vtrain_in side;
+    if (q->prompt) {
+        vtrain_first_row(t->g, &in, &side);
+        vtrain_upload_texts(t->g, &side, vtrain_data_slots(t->data), q->prompt, 1);
+        in.side = &side;
+    }
     if (q->sound_dim)
         in.sound = vt_from_host(t->g, VC_F32, 5, q->sound_dim, q->sound, VC_F32);
     in.sound_length = q->sound_length;

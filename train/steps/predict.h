@@ -13,6 +13,9 @@ typedef struct vtrain_question {
                                                * timestep 0 */
     double guidance, fps;                     /* of all rows, as vtrain_in's */
     const vtrain_text *text;                  /* of each slot of the data */
+    const vtrain_text *prompt;                /* of each slot, one row: what a ControlNet of copied
+                                               * blocks reads for all rows, as in diffusers'
+                                               * pipelines; NULL: it reads each row's text */
     unsigned roles;                           /* bits of the roles that cond has */
     float *const *cond;                       /* [VC_ROLES] as vtrain_in's */
     const vtrain_own *own;                    /* sizes of the references among them */

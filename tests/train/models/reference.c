@@ -176,6 +176,7 @@ void ref_case_open(ref_case *c, const vf_safetensors *f, const char *name)
     free(heard);
     c->guidance = values(f, name, "guidance", NULL);
     c->control_scale = values(f, name, "control_scale", NULL);
+    c->first_row = values(f, name, "first_row", NULL);
     float *fps = values(f, name, "fps", NULL);
     for (int i = 0; i < c->dim[0]; i++)
         c->fps[i] = fps ? fps[i] : 0;
@@ -194,6 +195,7 @@ void ref_case_close(ref_case *c)
     free(c->token_t);
     free(c->guidance);
     free(c->control_scale);
+    free(c->first_row);
     free(c->output);
     free(c->sound);
     free(c->sound_target);
@@ -255,7 +257,11 @@ vtrain_in ref_inputs(ref_model *m, const ref_case *c, vt_remat remat)
 /* *sound, unless sound is NULL, gets the prediction of the sound. */
 static vt_tensor *forward_both(ref_model *m, const ref_case *c, vt_remat remat, vt_tensor **sound)
 {
-    vtrain_in in = ref_inputs(m, c, remat);
+    vtrain_in in = ref_inputs(m, c, remat), side;
+    if (c->first_row) {
+        vtrain_first_row(m->g, &in, &side);
+        in.side = &side;
+    }
     return vtrain_forward(m->g, m->model, &in, sound);
 }
 

@@ -20,7 +20,7 @@ static const ref_variant variants[] = {
     { "qwen-edit", { "two", "three", "without" }, LORA_MODULES },
     { "qwen-edit-2511", { "two", "three", "without" }, LORA_MODULES },
     { "qwen-control", { "odd" }, 0 },
-    { "qwen-controlnet", { "odd", "scaled" }, 0 },
+    { "qwen-controlnet", { "odd", "scaled", "guided" }, 0 },
     { "qwen-controlnet-mask", { "odd" }, 0 }, { "qwen-control-mask", { "odd" }, 0 },
 };
 
