@@ -142,7 +142,9 @@ static int open_side(vtrain_dit *m, const cJSON *config, vt_params *p, const vt_
     const cJSON *net = cJSON_GetObjectItemCaseSensitive(config, "controlnet");
     if (!net || !m->family->copied)
         return 0;
-    int rc = open_under(&m->side, VTRAIN_CONTROL_PART, m->family->copied, net, p, src, err);
+    vt_source own = *src;                     /* --transformer_dtype is the transformer's */
+    own.converts = false;
+    int rc = open_under(&m->side, VTRAIN_CONTROL_PART, m->family->copied, net, p, &own, err);
     for (int k = 0; !rc && k < VTRAIN_KINDS; k++)
         if (m->side->layers[k] > m->layers[k])
             rc = vc_fail(err, VC_EMISMATCH, "%s has %lld blocks %s, and the transformer has %lld",
