@@ -106,6 +106,11 @@ family()
                 --parallel $how "${control[@]}" --controlnet new
             near "$1/one" "$1/$how"
         done
+        check two 0 train two "${both[@]}" --max_train_steps 4 --global_batch_size 2
+        check shared 0 "$lib/ranks.sh" 2 vtrain --latents "$data" --model "$model" \
+            --output_dir "$1/shared" "${common[@]}" --global_batch_size 2 --max_train_steps 4 \
+            --parallel fsdp "${both[@]}"
+        near "$1/two" "$1/shared"
     fi
     # ---- samples: the scale 0 is no ControlNet ----
     sample() { check "samples $1" 0 train "samples-$1" --training_type lora --rank 1 \

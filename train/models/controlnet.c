@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/os/file.h"
+#include "common/tensor/packing.h"
 #include "formats/tensors/model.h"
 
 enum { NAME = 192, MAX_CONFIG = 1 << 20 };
@@ -282,7 +283,9 @@ int vtrain_controlnet_check(const vtrain_controlnet *c, vt_params *p, vc_err *er
 static vc_dtype type_of(const vtrain_controlnet *c, const char *name)
 {
     vf_view v;
-    return c->file && !vf_model_get(c->file, name, &v, NULL) ? v.dtype : VC_F32;
+    if (!c->file || vf_model_get(c->file, name, &v, NULL))
+        return VC_F32;
+    return vt_is_code(v.dtype) ? VC_BF16 : v.dtype;
 }
 
 const char *vtrain_controlnet_name(const vtrain_controlnet *c)

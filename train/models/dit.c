@@ -147,8 +147,9 @@ static int open_side(vtrain_dit *m, const cJSON *config, vt_params *p, const vt_
     int rc = open_under(&m->side, VTRAIN_CONTROL_PART, m->family->copied, net, p, &own, err);
     for (int k = 0; !rc && k < VTRAIN_KINDS; k++)
         if (m->side->layers[k] > m->layers[k])
-            rc = vc_fail(err, VC_EMISMATCH, "%s has %lld blocks %s, and the transformer has %lld",
+            rc = vc_fail(err, VC_EMISMATCH, "%s has %lld %.*s, and the transformer has %lld",
                          m->side->family->class_name, (long long)m->side->layers[k],
+                         (int)strcspn(m->family->blocks[k].prefix, "."),
                          m->family->blocks[k].prefix, (long long)m->layers[k]);
     if (!rc && m->side->n_layers > VTRAIN_HINTS)
         rc = vc_fail(err, VC_EMISMATCH, "%s has %d blocks, and may have %d",

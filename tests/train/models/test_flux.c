@@ -56,11 +56,26 @@ static ref_suite fill_suite = {
     .f32 = { VC_F32, 3e-5, 3e-5, 1e-3, false }, .bf16 = { VC_BF16, 2e-2, 5e-2, 1e-2, true },
 };
 
+/* Of a transformer with a ControlNet of 3 and 2 blocks. */
+static const ref_refusal bad_controlled[] = {
+    { "{\"num_layers\":2}", "has 3 transformer_blocks, and the transformer has 2" },
+    { "{\"num_single_layers\":1}", "2 single_transformer_blocks, and the transformer has 1" },
+    { "{\"controlnet\":{\"extra_condition_channels\":4}}", "extra_condition_channels: 4" },
+    { "{\"controlnet\":{\"in_channels\":16,\"out_channels\":8}}",
+      "in_channels: 16 with out_channels 8: the ControlNets of FLUX.1 dev and schnell alone" },
+};
+
+static void test_controlled(void **state)
+{
+    (void)state;
+    ref_check_refusals(&vtrain_flux, "flux-controlnet", bad_controlled, COUNT(bad_controlled));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         REF_TESTS(suite), REF_TESTS(fill_suite), REF_REFUSED(suite), REF_NAMES(suite),
-        REF_FIRST(suite),
+        REF_FIRST(suite), cmocka_unit_test(test_controlled),
     };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }
