@@ -45,6 +45,7 @@ typedef struct vtrain_config {
     /* data */
     vc_list latents;
     int64_t dataset_repeat;
+    double prior_loss_weight;
     double eval_split, caption_dropout_p, image_dropout_p, mask_all_dropout_p, control_dropout_p,
            reference_dropout_p;
     int posterior;                            /* vtrain_posterior */

@@ -87,9 +87,9 @@ const vc_foreign vc_program_flags[] = {
     REFUSED(1, "diff_output_preservation diff_output_preservation_class "
             "diff_output_preservation_multiplier", "write vprep's --preserve \"TRIGGER=CLASS\", "
             "and give the dataset twice: --latents DATASET --latents DATASET:preserve=W"),
-    REFUSED(1, "prior_reg is_reg is_regularisation_data is_regularization_data "
-            "prior_loss_weight reg_data_dir", "make a dataset of these "
-            "pictures alone, and give it beside the other: --latents DATASET:reg=W, or :prior=W"),
+    REFUSED(1, "prior_reg is_reg is_regularisation_data is_regularization_data",
+            "make a dataset of these pictures alone by vprep --sample_kind reg or prior, and give "
+            "it beside the other by --latents"),
     REFUSED(1, "adapter_assist_* adaptive_scaling_factor "
             "blended_blur_noise correct_pred_norm correct_pred_norm_multiplier do_cfg "
             "do_random_cfg do_fft_* do_guidance_* do_prior_* do_signal_* do_batch_noise_* "

@@ -29,7 +29,9 @@ enum { VF_MAX_RECORD = 4 << 20 };   /* bytes of a record's JSON; its tree takes 
 
 typedef struct vf_dataset vf_dataset;
 
-enum { VF_ENTRY_VIDEO = 1 };
+/* What a sample is: a clip; a regularisation picture; one of which the base's prediction is
+ * kept. */
+enum { VF_ENTRY_VIDEO = 1, VF_ENTRY_REG = 2, VF_ENTRY_PRIOR = 4 };
 
 /* The facts about a sample from which a trainer plans its epochs: 48 bytes, as a shard's index has
  * them. */

@@ -123,12 +123,13 @@ int vf_grid_read(vf_entry *e, const cJSON *o, vc_err *err)
 /* Reads the other fields that a trainer plans with; missing fields get the values of a still. */
 static int read_rest(vf_entry *e, const cJSON *o, vc_err *err)
 {
-    const char *type = "image";
+    const char *type = "image", *held = "";
     const cJSON *captions, *frames = cJSON_GetObjectItemCaseSensitive(o, "frames");
     int64_t tokens = 0;
     double weight = 1, fps = 0;
     int rc;
     if ((rc = vf_json_str_opt(o, "type", &type, err)) ||
+        (rc = vf_json_str_opt(o, "held", &held, err)) ||
         (rc = vf_json_arr(o, "captions", &captions, err)) ||
         (rc = vf_json_int_opt(o, "tokens", &tokens, err)) ||
         (rc = vf_json_num_opt(o, "weight", &weight, err)) ||
@@ -142,6 +143,7 @@ static int read_rest(vf_entry *e, const cJSON *o, vc_err *err)
         return vc_fail(err, VC_EFORMAT, "fps: %g", fps);
     if (!strcmp(type, "video"))
         e->flags |= VF_ENTRY_VIDEO;
+    e->flags |= !strcmp(held, "reg") ? VF_ENTRY_REG : !strcmp(held, "prior") ? VF_ENTRY_PRIOR : 0;
     int n = cJSON_GetArraySize(captions);
     e->captions = (uint8_t)(n < 255 ? n : 255);
     e->tokens = (uint32_t)tokens;

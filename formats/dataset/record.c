@@ -308,7 +308,7 @@ static bool real_at(vf_scan *s, double max, float *v)
 
 enum field {
     SAMPLE, ID, VARIANT, TYPE, CAPTIONS, KEY, FRAMES, FPS, LATENT, TOKENS, LATENT_KEY, CONDITIONS,
-    WEIGHT, EMPTY, REFERENCES, PRESERVED, OTHER
+    WEIGHT, EMPTY, REFERENCES, PRESERVED, HELD, OTHER
 };
 enum { NEEDED = 1 << SAMPLE | 1 << ID | 1 << VARIANT | 1 << CAPTIONS | 1 << LATENT |
                 1 << LATENT_KEY };
@@ -324,7 +324,7 @@ static const struct { const char *name; enum field is; } fields[] = {
     { "frames", FRAMES }, { "fps", FPS }, { "upscale", OTHER }, { "latent", LATENT },
     { "tokens", TOKENS }, { "source_hash", OTHER }, { "latent_key", LATENT_KEY },
     { "conditions", CONDITIONS }, { "mask_all", OTHER }, { "references", REFERENCES },
-    { "tags", OTHER }, { "weight", WEIGHT }, { "extra", OTHER },
+    { "tags", OTHER }, { "weight", WEIGHT }, { "held", HELD }, { "extra", OTHER },
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 
@@ -388,7 +388,12 @@ static bool value_at(vf_scan *s, vf_parsed *o, enum field is)
         return ok;
     case TYPE:
         ok = plain(s, &v);
-        e->flags = ok && same(v, (vf_span){ "video", 5 }) ? VF_ENTRY_VIDEO : 0;
+        e->flags |= ok && same(v, (vf_span){ "video", 5 }) ? VF_ENTRY_VIDEO : 0;
+        return ok;
+    case HELD:
+        ok = plain(s, &v);
+        e->flags |= ok && same(v, (vf_span){ "reg", 3 })     ? VF_ENTRY_REG
+                    : ok && same(v, (vf_span){ "prior", 5 }) ? VF_ENTRY_PRIOR : 0;
         return ok;
     case LATENT_KEY:
         ok = ref_at(s, &o->latent);

@@ -31,7 +31,7 @@ static slot *find_slot(slot *table, size_t mask, const char *path, uint64_t hash
     return &table[i];
 }
 
-static int set_ids(vf_metadata *m, vc_err *err)
+int metadata_set_ids(vf_metadata *m, vc_err *err)
 {
     size_t size = 16;
     while (size < (size_t)m->n * 2)
@@ -88,7 +88,7 @@ int vf_metadata_read(vf_metadata *m, const char *path, const vf_metadata_opts *o
              : !strcasecmp(vc_path_ext(path), ".tar") ? read_tar(&l, path, err)
              : metadata_read_table(&l, path, err);
     if (!rc)
-        rc = set_ids(&l.list, err);
+        rc = metadata_set_ids(&l.list, err);
     if (!rc)
         rc = metadata_say_ignored(&l, err);
     free(own);

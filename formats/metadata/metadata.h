@@ -81,6 +81,10 @@ typedef struct vf_side {
     const char *column;                /* that the row has it in, if it is not the usual one */
 } vf_side;
 
+/* What a row is for: it is learned, it is a regularisation picture, or the model's own prediction
+ * of it is kept. */
+typedef enum vf_held { VF_HELD_NONE, VF_HELD_REG, VF_HELD_PRIOR } vf_held;
+
 typedef struct vf_extra {
     char *column, *value;              /* strings as written, other values as JSON */
 } vf_extra;
@@ -107,6 +111,7 @@ typedef struct vf_row {
                                           in the folder; NULL: the row has no caption */
     int64_t width, height, frames;     /* 0: not given */
     double fps, weight;                /* fps 0: not given; weight: default 1, never negative */
+    vf_held held;
     char **tags;
     int n_tags;
     vf_side beside[VF_COLUMNS];
@@ -169,6 +174,10 @@ typedef struct vf_metadata_opts {
  * once, so that links cannot form a cycle; a subfolder that cannot be read, or a link that leads
  * nowhere, is a bad row. */
 int vf_metadata_read(vf_metadata *m, const char *path, const vf_metadata_opts *o, vc_err *err);
+/* Adds the regularisation pictures of a folder or a list, which is read like the first, and whose
+ * rows without a caption get the class of their folder "N_class". Their weights are changed so that
+ * they count as often as the rows before them, as sd-scripts does. */
+int vf_metadata_add_regs(vf_metadata *m, const char *path, const vf_metadata_opts *o, vc_err *err);
 /* Gives rows without reference pictures those of the folders, in their order: the picture with the
  * medium's stem, or all with the stem and "_0", "_1" .. behind it. The pictures of a medium in a
  * subfolder may lie in a subfolder of the same name. A row without any of a folder, or with two

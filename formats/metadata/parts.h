@@ -41,6 +41,8 @@ int metadata_add(metadata_list *l, int64_t number, vf_row **row, vc_err *err);
 
 void metadata_free_row(vf_row *r);
 
+/* Gives each row its id. */
+int metadata_set_ids(vf_metadata *m, vc_err *err);
 /* Fills a new row from o, or from the reason `bad` if o is NULL. The only failure is VC_ENOMEM. */
 int metadata_read_row(vf_row *r, const cJSON *o, const char *bad, const vf_metadata_opts *opts,
                       const char *dir, vc_err *err);

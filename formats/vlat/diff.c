@@ -41,6 +41,7 @@ static const struct { const char *field, *word; } fields[] = {
     { "source_hash", "source" },
     { "key", "bucket" }, { "target", "size" }, { "crop", "crop" }, { "frames", "frames" },
     { "conditions", "conditions" }, { "tags", "tags" }, { "weight", "weight" },
+    { "held", "kind" },
     { "extra", "extra columns" },
 };
 

@@ -44,6 +44,8 @@ typedef struct vprep_config {
     bool allow_empty_captions, caption_lines, folder_repeats, reference_as_is;
     char *default_caption;            /* NULL: none */
     char *preserve;                   /* "TRIGGER=CLASS"; NULL */
+    char *reg_data_dir;
+    int sample_kind;                  /* a vf_held, of the rows of meta */
     vf_wording wording;               /* how captions are changed; its seed is not set */
     char *model_version;
     bool edit, edit_plus;             /* the same for Qwen-Image-Edit: its first version, others */

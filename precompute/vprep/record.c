@@ -374,6 +374,8 @@ void vprep_record(vc_buf *b, const vprep *p, const prep_job *j)
     for (int i = 0; i < row->n_tags; i++)
         put_text(b, i ? "," : "", row->tags[i]);
     put_number(b, "],\"weight\":", row->weight * (repeats ? (double)p->c.video_repeat : 1));
+    if (row->held)
+        put_text(b, ",\"held\":", row->held == VF_HELD_REG ? "reg" : "prior");
     put_extra(b, row);
     vc_buf_str(b, "}");
 }

@@ -182,6 +182,26 @@ static void print_folder(const vf_metadata *m, FILE *out)
     fputc('\n', out);
 }
 
+static void print_regs(const vprep *p, FILE *out)
+{
+    enum { NAME = 100 };
+    const vf_metadata *m = &p->list.meta;
+    long long rows = 0;
+    double n = 0;
+
+    if (!p->c.reg_data_dir)
+        return;
+    for (int64_t i = 0; i < m->n; i++)
+        if (m->rows[i].held && !m->rows[i].bad && m->rows[i].weight > 0) {
+            rows++;
+            n += m->rows[i].weight;
+        }
+    fprintf(out, "regularisation: %lld row%s of ", rows, vc_s((double)rows));
+    vc_print(out, p->c.reg_data_dir, NAME);
+    fprintf(out, " count%s %g times in an epoch together, as the others do; vtrain's "
+            "--prior_loss_weight weighs their loss\n", rows == 1 ? "s" : "", n);
+}
+
 /* Prints the number of samples with captions, the columns or files that have them, and the first
  * three. */
 static void print_captions(const vprep *p, FILE *out)
@@ -212,6 +232,7 @@ static void print_captions(const vprep *p, FILE *out)
             n[k]++;
     }
     print_folder(&p->list.meta, out);
+    print_regs(p, out);
     if (p->list.meta.lists)
         fprintf(out, "list: %s\n", p->list.meta.lists);
     fprintf(out, "captions: %u of %u samples have one", captioned, samples);

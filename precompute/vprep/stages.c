@@ -67,6 +67,11 @@ static int read_lists(vprep *p, vc_err *err)
     rc = vc_context(err, rc, "--validation_prompts");
     if (!rc)
         rc = vf_metadata_read(&p->list.meta, p->c.meta, &o, err);
+    for (int64_t i = 0; !rc && i < p->list.meta.n; i++)
+        p->list.meta.rows[i].held = (vf_held)p->c.sample_kind;
+    if (!rc && p->c.reg_data_dir)
+        rc = vc_context(err, vf_metadata_add_regs(&p->list.meta, p->c.reg_data_dir, &o, err),
+                        "--reg_data_dir");
     if (!rc && p->c.control_directory.n)
         rc = vc_context(err, vf_metadata_pair(&p->list.meta, p->c.control_directory.item,
                                               p->c.control_directory.n, err),

@@ -124,6 +124,7 @@ static void other_fields(void **state)
         { "\"hint\":1,\"hint\":1", true }, { "\"hint\":1,\"tokens\":61", true },
         { "\"hint\":1,\"dropped\":true", true }, { "\"hint\":1,\"dropped\":false", true },
         { "\"h\\u0069nt\":1", true }, { "\"hint\": 1", true },
+        { "\"held\":\"reg\"", false }, { "\"held\":\"prior\",\"extra\":{}", true },
     };
     char text[2048];
     (void)state;

@@ -282,6 +282,8 @@ static int list_samples(vtrain_data *d, char **note, vc_err *err)
             if (rc)
                 return vc_context(err, rc, "%s: sample %s", vf_dataset_path(data),
                                   vf_sample_key(key, e->number, e->variant));
+            if (e->weight > 0 && !d->set[i].kind->name)
+                d->set[i].marked |= e->flags & (VF_ENTRY_REG | VF_ENTRY_PRIOR);
             if (e->weight > 0)
                 d->sample[d->n_samples++] =
                     (vtrain_sample){ .dataset = (uint32_t)i & 0x3ff, .index = k };
@@ -313,7 +315,7 @@ static double split_draw(uint64_t seed, uint32_t id, uint32_t variant)
 
 static bool is_learned(const vtrain_data *d, uint32_t i)
 {
-    return !d->set[d->sample[i].dataset].kind->name;
+    return !vtrain_sample_kind(d, i)->name;
 }
 
 /* Holds samples out by a draw of each number alone, so that samples that join later change no
@@ -481,6 +483,7 @@ int vtrain_data_open(vtrain_data **out, const vtrain_data_opts *o, char **note, 
     if (!d)
         return vc_no_memory(err);
 
+    d->prior_loss = o->prior_loss > 0 ? o->prior_loss : 1;
     int rc = open_sets(d, o, err);
     if (!rc)
         rc = find_norm(d, o, note, err);

@@ -27,6 +27,7 @@ typedef struct vtrain_data_opts {
     double scale;                /* of latents, instead of the VAE's scaling_factor; 0: none */
     bool allow_mismatch;         /* fingerprints that differ between datasets, other classes of text
                                   * encoders, or another normalisation are no errors */
+    double prior_loss;           /* factor of the loss of samples that vprep has marked; 0: 1 */
     const int *shards;           /* [paths] number of each dataset's first shards to open, finished
                                   * or not (vtrain_data_progress); NULL: all */
 } vtrain_data_opts;
@@ -183,9 +184,12 @@ bool vtrain_data_varied(const vtrain_data *d);
  * is that of the opened shards. */
 int vtrain_data_sets(const vtrain_data *d);
 const vf_dataset *vtrain_data_set(const vtrain_data *d, int i);
-/* How its samples are taken, and the factor of their loss. */
+/* How its samples are taken, and the factor of their loss, but for those that are marked. */
 const vtrain_set_kind *vtrain_data_kind(const vtrain_data *d, int set, double *loss);
-/* True if a dataset is of a kind with a name; with `base`, if one has the base as target. */
+/* The kinds of its samples that vprep has marked, i from 0 to 1, and the factor of their loss;
+ * NULL: it has none of them. */
+const vtrain_set_kind *vtrain_data_marked(const vtrain_data *d, int set, int i, double *loss);
+/* True if a sample is of a kind with a name; with `base`, if one has the base as target. */
 bool vtrain_data_holds(const vtrain_data *d, bool base);
 const char *vtrain_data_root(const vtrain_data *d, int i);
 const char *vtrain_data_plan(const vtrain_data *d, int i);

@@ -38,8 +38,17 @@ bool vtrain_data_holds(const vtrain_data *d, bool base)
 {
     bool holds = false;
     for (int i = 0; i < d->n_sets; i++)
-        holds |= d->set[i].kind->name && (!base || d->set[i].kind->base);
+        holds |= (d->set[i].kind->name && (!base || d->set[i].kind->base)) ||
+                 d->set[i].marked & (base ? VF_ENTRY_PRIOR : VF_ENTRY_REG | VF_ENTRY_PRIOR);
     return holds;
+}
+
+const vtrain_set_kind *vtrain_data_marked(const vtrain_data *d, int set, int i, double *loss)
+{
+    const unsigned marks[] = { VF_ENTRY_REG, VF_ENTRY_PRIOR };
+    *loss = d->prior_loss;
+    return i < 0 || i > 1 || !(d->set[set].marked & marks[i]) ? NULL
+           : i ? vtrain_set_prior() : vtrain_set_reg();
 }
 
 uint32_t vtrain_data_visits(const vtrain_data *d) { return d->n_visits; }
@@ -53,6 +62,20 @@ int vtrain_role_channels(const vtrain_data *d, vc_role role)
 }
 
 /* ---- of samples ---- */
+
+const vtrain_set_kind *vtrain_sample_kind(const vtrain_data *d, uint32_t i)
+{
+    const vtrain_set_kind *own = d->set[d->sample[i].dataset].kind;
+    const unsigned flags = own->name ? 0 : vtrain_data_entry(d, &d->sample[i])->flags;
+    return flags & VF_ENTRY_REG ? vtrain_set_reg()
+           : flags & VF_ENTRY_PRIOR ? vtrain_set_prior() : own;
+}
+
+double vtrain_sample_loss(const vtrain_data *d, uint32_t i)
+{
+    const vtrain_set *set = &d->set[d->sample[i].dataset];
+    return vtrain_sample_kind(d, i) == set->kind ? set->loss : d->prior_loss;
+}
 
 const vf_entry *vtrain_data_entry(const vtrain_data *d, const vtrain_sample *s)
 {

@@ -32,7 +32,7 @@ static int shape_of(shape *s, const vtrain_data *d, uint32_t i, vc_err *err)
     const vf_entry *e = vtrain_data_scan(d, i);
     cJSON *record;
 
-    *s = (shape){ .clip = (uint64_t)d->set[d->sample[i].dataset].kind->base << 49 |
+    *s = (shape){ .clip = (uint64_t)vtrain_sample_kind(d, i)->base << 49 |
                           (uint64_t)(e->flags & VF_ENTRY_VIDEO ? 1 : 0) << 48 |
                           (uint64_t)e->f << 32 | (uint64_t)e->h << 16 | e->w };
     if (!has_references(d, i))
@@ -152,7 +152,7 @@ int vtrain_groups_make(vtrain_data *d, vc_err *err)
         if (g->f)
             continue;
         vtrain_latent_value v;
-        name_group(g, e, &r.own, d->set[d->sample[i].dataset].kind->base);
+        name_group(g, e, &r.own, vtrain_sample_kind(d, i)->base);
         rc = vtrain_name_sample(d, i, vtrain_latent_open(d, i, false, &v, err), err);
         vf_safetensors_close(v.st);
         if (!rc)

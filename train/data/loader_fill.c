@@ -328,8 +328,8 @@ int vtrain_loader_fill(vtrain_loader *l, vtrain_loader_slot *s)
     b->tokens = (uint64_t)b->rows * g->tokens;
     for (int row = 0; row < b->rows; row++) {
         const vtrain_sample *at = &l->d->sample[s->row[row]];
-        s->scale[row] = (float)l->d->set[at->dataset].loss;
-        s->held[row] = l->d->set[at->dataset].kind->name != NULL;
+        s->scale[row] = (float)vtrain_sample_loss(l->d, s->row[row]);
+        s->held[row] = vtrain_sample_kind(l->d, s->row[row])->name != NULL;
         b->fps[row] = vf_dataset_entry(l->d->set[at->dataset].data, at->index)->fps;
         vtrain_data_key(l->d, s->row[row], b->key[row]);
     }

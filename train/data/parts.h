@@ -32,6 +32,8 @@ typedef struct vtrain_set {
     double weight;                       /* repeats; below 1, as given with the path, a share */
     const vtrain_set_kind *kind;         /* how its samples are taken */
     double loss;                         /* factor of their loss */
+    unsigned marked;                     /* VF_ENTRY_REG and VF_ENTRY_PRIOR of any sample, in a
+                                          * dataset without a kind */
     char root[VF_KEY_HEX];
     const char *plan;                    /* borrowed from the manifest; NULL: not recorded */
     vtrain_head head;
@@ -48,6 +50,7 @@ typedef struct vtrain_visited {          /* a sample number in the epoch */
 struct vtrain_data {
     vtrain_set *set;
     int n_sets;
+    double prior_loss;                   /* factor of the loss of samples that vprep has marked */
     vtrain_norm norm;
     double scaling;                      /* the factor in norm, and for conditions */
     bool invert;                         /* vtrain_norm_fields' */
@@ -80,6 +83,9 @@ struct vtrain_data {
 
 enum { VTRAIN_RELEASE_EVERY = 1 << 20 }; /* samples that are read before their pages are released */
 const vf_entry *vtrain_data_entry(const vtrain_data *d, const vtrain_sample *s);
+/* The kind of a sample: its dataset's, or that of its mark; and the factor of its loss. */
+const vtrain_set_kind *vtrain_sample_kind(const vtrain_data *d, uint32_t i);
+double vtrain_sample_loss(const vtrain_data *d, uint32_t i);
 /* Returns the entry of sample i to a pass over all samples. The pages that the pass has read are
  * released again and again, as those of millions of samples would fill the memory. */
 const vf_entry *vtrain_data_scan(const vtrain_data *d, uint32_t i);

@@ -9,14 +9,18 @@
 #include "common/base/buf.h"
 #include "common/os/file.h"
 
+enum { REG = 1, PRIOR };
 static const vtrain_set_kind kinds[] = {
     { NULL, false, false, false, "learned" },
-    { "reg", false, false, false, "regularisation" },
-    { "prior", true, false, false, "the target is the base's prediction" },
+    [REG] = { "reg", false, false, false, "regularisation" },
+    [PRIOR] = { "prior", true, false, false, "the target is the base's prediction" },
     { "blank", true, true, false, "the target is the base's prediction for the empty prompt" },
     { "preserve", true, false, true, "the target is the base's prediction for the class" },
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
+
+const vtrain_set_kind *vtrain_set_reg(void) { return &kinds[REG]; }
+const vtrain_set_kind *vtrain_set_prior(void) { return &kinds[PRIOR]; }
 
 static int wrong(const char *arg, const char *option, vc_err *err)
 {

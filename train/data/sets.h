@@ -10,7 +10,10 @@
  *                          class in place of the trigger word (ai-toolkit's differential output
  *                          preservation)
  *     :blank=W             the same with the empty prompt in place of each caption (ai-toolkit's
- *                          blank prompt preservation) */
+ *                          blank prompt preservation)
+ *
+ * Samples that vprep has marked (--reg_data_dir, --sample_kind) are of the kinds of :reg= and
+ * :prior= in a dataset without such an option; W is --prior_loss_weight. */
 #ifndef TRAIN_DATA_SETS_H
 #define TRAIN_DATA_SETS_H
 
@@ -33,6 +36,9 @@ typedef struct vtrain_set_path {
     double loss;                 /* factor of its loss: 1 of a dataset that is learned */
 } vtrain_set_path;
 
+/* The kinds of :reg= and :prior=, for samples that vprep has marked. */
+const vtrain_set_kind *vtrain_set_reg(void);
+const vtrain_set_kind *vtrain_set_prior(void);
 /* Reads an argument of --latents. If a folder has the whole name, it is the folder. VC_EUSAGE: an
  * option is none of the above, or is there twice. *s is freed by the caller. */
 int vtrain_set_parse(vtrain_set_path *s, const char *arg, vc_err *err);

@@ -113,16 +113,17 @@ static char *text_data(const vtrain *t)
         free(text);
         text = more;
     }
-    for (int i = 0; text && i < vtrain_data_sets(t->data); i++) {
+    for (int i = 0; i < vtrain_data_sets(t->data); i++) {
+        const char *path = vf_dataset_path(vtrain_data_set(t->data, i));
         double loss;
         const vtrain_set_kind *kind = vtrain_data_kind(t->data, i, &loss);
-        char *more = kind->name ? vc_format("%s\n  %s: %s, and its loss counts %g times", text,
-                                            vf_dataset_path(vtrain_data_set(t->data, i)),
-                                            kind->about, loss) : NULL;
-        if (!kind->name)
-            continue;
-        free(text);
-        text = more;
+        if (kind->name)
+            append(&text, "\n  %s: %s, and its loss counts %g times", path, kind->about,
+                   loss);
+        for (int k = 0; k < 2; k++)
+            if ((kind = vtrain_data_marked(t->data, i, k, &loss)))
+                append(&text, "\n  %s has samples that vprep marked as %s: %s, and their loss "
+                       "counts %g times", path, kind->name, kind->about, loss);
     }
     return text;
 }

@@ -27,7 +27,7 @@ static int open_data(vtrain *t, vtrain_data **d, const int *shards, vc_err *err)
     const vtrain_data_opts o = {
         .paths = &c->latents, .dataset_repeat = c->dataset_repeat, .eval_split = c->eval_split,
         .seed = (uint64_t)c->seed, .model_dir = c->model, .allow_mismatch = c->allow_mismatch,
-        .shards = shards, .scale = c->scale_factor,
+        .shards = shards, .scale = c->scale_factor, .prior_loss = c->prior_loss_weight,
     };
     char *note;
     int rc = vtrain_data_open(d, &o, &note, err);
@@ -35,9 +35,9 @@ static int open_data(vtrain *t, vtrain_data **d, const int *shards, vc_err *err)
         vc_warn(t->ui, "%s", note);
     free(note);
     if (!rc && vtrain_data_holds(*d, true) && c->training_type != VTRAIN_LORA)
-        return vc_fail(err, VC_EUSAGE, "--latents: :prior=, :blank= and :preserve= train towards "
-                       "the base, which a full finetune changes: give --training_type lora, or "
-                       ":reg=W");
+        return vc_fail(err, VC_EUSAGE, "--latents: :prior=, :blank= and :preserve=, and samples of "
+                       "vprep --sample_kind prior, train towards the base, which a full finetune "
+                       "changes: give --training_type lora, or :reg=W");
     return rc;
 }
 

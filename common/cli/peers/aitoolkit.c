@@ -92,7 +92,9 @@ static const vc_peer_row rows[] = {
     NOTE("datasets.mask_min_value datasets.bucket_tolerance datasets.num_controls_from_same_folder "
          "datasets.diff_output_preservation_class datasets.full_size_control_images",
          "masks and controls are files of the list"),
-    REFUSED("datasets.is_reg datasets.prior_reg", PRIOR),
+    BOTH("datasets.is_reg", "prior_reg", "false",
+         "false/true>sample_kind=reg|false/false>|true/true>|true/false>", ""),
+    MAP("datasets.prior_reg", "true>sample_kind=prior|false>", ""),
     REFUSED("datasets.diff_output_preservation", PRESERVE),
     REFUSED("datasets.poi "
             "datasets.clip_image_* datasets.inpaint_path datasets.extra_values", LOSS),
@@ -186,7 +188,7 @@ static const vc_peer_row rows[] = {
          "train.next_sample_timesteps train.target_norm_std_value train.max_loss_debug",
          "the setting that it belongs to is refused, or off"),
     FLAG("train.audio_loss_multiplier", "audio_loss_weight"),
-    NOTE("train.reg_weight", "it is the W of --latents DATASET:reg=W"),
+    FLAG("train.reg_weight", "prior_loss_weight"),
     MAP("train.blank_prompt_preservation", "false>", "give the dataset twice: --latents DATASET "
         "--latents DATASET:blank=W, where W is blank_prompt_preservation_multiplier"),
     NOTE("train.blank_prompt_preservation_multiplier", "it is the W of --latents DATASET:blank=W"),

@@ -94,12 +94,12 @@ static const vc_peer_row rows[] = {
     NOTE("concepts.name concepts.seed concepts.concept_stats* "
          "concepts.include_subdirectories concepts.image_variations concepts.text_variations",
          "a folder is read with its subfolders, and each of its files once"),
-    ONLY("STANDARD", "concepts.type", "make a dataset of the concept alone, and give it beside the "
-         "others: of PRIOR_PREDICTION --latents DATASET:prior=W, where W is its loss_weight; "
-         "held-out losses are --eval_split's"),
+    MAP("concepts.type", "STANDARD>|PRIOR_PREDICTION>sample_kind=prior", "held-out losses are "
+        "--eval_split's"),
     BY("concepts.balancing", "balancing_strategy", "REPEATS", "REPEATS>dataset_repeat|*>", ""),
     ONLY("REPEATS", "concepts.balancing_strategy", "write --latents DATASET:repeat=N"),
-    UNLESS("1|1.0", "concepts.loss_weight", "write --latents DATASET:WEIGHT"),
+    BOTH("concepts.loss_weight", "type", "STANDARD", "STANDARD/1>|STANDARD/1.0>|"
+         "PRIOR_PREDICTION/*>prior_loss_weight", "write --latents DATASET:reg=WEIGHT"),
     MAP("concepts.text.prompt_source", "sample>caption_lines=true|txt>", "captions are .txt files "
         "beside the clips, or a list: --meta LIST"),
     FLAG("concepts.text.enable_tag_shuffling", "shuffle_caption"),

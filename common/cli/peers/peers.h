@@ -162,9 +162,6 @@ extern const vc_peer_file vc_aitoolkit_file, vc_fastvideo_file, vc_ltxtrainer_fi
 #define LOSS "loss and noise are those of the model's family"
 #define PROMPTS                                                                                    \
     "give vprep --validation_prompts FILE, whose rows have prompt, height, width, num_frames, seed"
-#define PRIOR                                                                                      \
-    "make a dataset of the regularisation pictures alone, and give it beside the other: "          \
-    "--latents DATASET:reg=W (or :prior=W, whose target is the base's prediction)"
 #define MASKS "name the masks in the column loss_mask_path of vprep's list"
 #define PIXELS "change the files, or vprep's --random_flip: pictures are resized and cut alone"
 #define HUB "nothing is uploaded or downloaded"

@@ -49,8 +49,9 @@ static const vc_peer_row rows[] = {
     REFUSED(DATA("color_aug") " " DATA("random_crop") " " DATA("face_crop_aug_range"), PIXELS),
     REFUSED(DATA("alpha_mask") " " DATA("masked_loss") " "
             "datasets.subsets.conditioning_data_dir conditioning_data_dir", MASKS),
-    REFUSED("datasets.subsets.is_reg reg_data_dir", PRIOR),
-    NOTE("prior_loss_weight", "it is the W of --latents DATASET:reg=W"),
+    MAP("datasets.subsets.is_reg", "true>sample_kind=reg|false>", ""),
+    FLAG("reg_data_dir", "reg_data_dir"),
+    FLAG("prior_loss_weight", "prior_loss_weight"),
     FLAG("general.validation_split datasets.validation_split datasets.subsets.validation_split "
          "validation_split", "eval_split"),
     NOTE("general.validation_seed datasets.validation_seed datasets.subsets.validation_seed "

@@ -230,7 +230,8 @@ static const vc_peer_row rows[] = {
     MORE("datasets.repeats", "dataset_repeat"),
     UNLESS("1|1.0", "datasets.probability", "write --latents DATASET:WEIGHT"),
     UNLESS("0|0.0", "datasets.timestep_sampling_offset", "write --logit_mean, for all datasets"),
-    REFUSED("datasets.is_regularisation_data datasets.is_regularization_data", PRIOR),
+    MAP("datasets.is_regularisation_data datasets.is_regularization_data",
+        "true>sample_kind=prior|false>", ""),
     REFUSED("datasets.minimum_aspect_ratio datasets.maximum_aspect_ratio "
             "datasets.max_num_samples datasets.start_epoch datasets.start_step datasets.end_epoch "
             "datasets.end_step datasets.slider_strength", "leave the media out of the list of "
