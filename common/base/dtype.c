@@ -12,7 +12,7 @@ static const struct {
     [VC_F32] = { 4, "f32", "F32", "fp32 float32 float" },
     [VC_BF16] = { 2, "bf16", "BF16", "bfloat16" },
     [VC_F16] = { 2, "f16", "F16", "fp16 float16 half" },
-    [VC_F8E4M3] = { 1, "fp8", "F8_E4M3", "f8 f8e4m3 fp8_e4m3 float8_e4m3fn" },
+    [VC_F8E4M3] = { 1, "fp8", "F8_E4M3", "f8 f8e4m3 fp8_e4m3 float8 float8_e4m3fn" },
     [VC_F8E5M2] = { 1, "fp8_e5m2", "F8_E5M2", "f8e5m2 float8_e5m2" },
     [VC_F64] = { 8, "f64", "F64", "fp64 float64 double" },
     [VC_I64] = { 8, "i64", "I64", "int64 long" },

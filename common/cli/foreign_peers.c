@@ -380,7 +380,6 @@ const vc_foreign vc_refused_flags[] = {
             "validation_preprocessed_path "
             "validation_num_video_frames", PROMPTS),
     REFUSED(1, "resume", "write --resume_from_checkpoint latest, a step or a folder"),
-    REFUSED(1, "log_with", "write --report_to tensorboard or none"),
     REFUSED(1, "proportion_empty_prompts", "write --caption_dropout_p"),
     REFUSED(1, "vae_encode_mode", "write vprep's --latent_store sample, mode or moments"),
     REFUSED(0, "keep_cache", "write vprep's --append, which keeps samples that are no longer in "
@@ -395,7 +394,7 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(0, "push_checkpoints_to_hub push_to_hub_background", FOLDER),
     REFUSED(1, "datasets.dataset_name aws_* huggingface.* datasets.huggingface", FOLDER),
     REFUSED(1, "dataset_path jsonl_paths video_directory video_jsonl_file image_directory "
-            "image_jsonl_file image_lance_dataset caption_extension datasets.id datasets.type "
+            "image_jsonl_file image_lance_dataset datasets.id datasets.type "
             "datasets.caption_strategy caption_strategy datasets.metadata_backend "
             "metadata_backend dataset_type datasets.default datasets.video datasets.conditioning "
             "datasets.audio text_embeds image_embeds directory.path", LIST),
@@ -414,7 +413,10 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(1, "mask_path", "name the masks in the column loss_mask_path of vprep's list"),
     REFUSED(1, "init_from_existing", "write --lora_checkpoint"),
     REFUSED(-1, "fuse_adapters merge_adapters",
-            "write --preset_lora_path, which adds one LoRA at its full strength"),
+            "write --preset_lora_path FILE --preset_lora_multiplier X"),
+    NONE(0, "network_train_unet_only", "only the transformer is trained"),
+    ONLY(".txt|txt|.caption|caption", "caption_extension", "captions are read from .txt and "
+         ".caption files, or from a list: --meta LIST"),
     REFUSED(1, "musubi_blocks_to_swap", "write --blocks_to_swap N"),
     REFUSED(1, "training.adapter_method", OTHER),
     REFUSED(0, "stabilize", OPTIMIZER),

@@ -19,9 +19,9 @@ static const struct {
       "or a regular expression over whole paths", NULL },
     { "include_patterns", true, "give the modules by --target_name, a list of names or a regular "
       "expression over whole paths", NULL },
-    { "conv_dim", true, "a LoRA adapts linear modules alone, all at the rank of --rank", NULL },
-    { "conv_alpha", true, "a LoRA adapts linear modules alone, at the alpha of --network_alpha",
-      NULL },
+    { "conv_dim", false, "linear modules alone are adapted", NULL },
+    { "conv_alpha", false, "linear modules alone are adapted", NULL },
+    { "train_norm", true, "norms are not trained beside a LoRA", NULL },
     { "dropout", false, NULL, "network_dropout" },
     { "rank_dropout", false, NULL, "rank_dropout" },
     { "module_dropout", false, NULL, "module_dropout" },

@@ -139,6 +139,7 @@ static const vc_peer_row rows[] = {
     FLAG("train.optimizer_params.relative_step", "adafactor_relative_step"),
     FLAG("train.optimizer_params.scale_parameter", "adafactor_scale_parameter"),
     FLAG("train.optimizer_params.warmup_init", "adafactor_warmup_init"),
+    ONLY("true", "train.optimizer_params.decouple", "decay is decoupled in all optimisers here"),
     FLAG("train.optimizer_params.d_coef", "prodigy_d_coef"),
     FLAG("train.optimizer_params.use_bias_correction", "prodigy_use_bias_correction"),
     FLAG("train.optimizer_params.safeguard_warmup", "prodigy_safeguard_warmup"),

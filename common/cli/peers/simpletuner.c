@@ -55,7 +55,8 @@ static const vc_peer_row rows[] = {
     BY("lora_alpha", "lora_type", "standard", "standard>network_alpha|*>", ""),
     BY("lora_dropout", "lora_type", "standard", "standard>lora_dropout|*>", ""),
     FLAG("init_lora", "lora_checkpoint"),
-    REFUSED("init_lora_ema init_lora_step init_lokr_norm", "a run continues its own checkpoints, "
+    REFUSED("init_lokr_norm", "a LoKr begins as LyCORIS's, at the model as it is: leave it out"),
+    REFUSED("init_lora_ema init_lora_step", "a run continues its own checkpoints, "
             "--resume_from_checkpoint"),
     MAP("lora_init_type", "default>|gaussian>|true>", "a LoRA's A is random, its B zero"),
     MAP("peft_lora_mode", "standard>", ADAPTERS),
