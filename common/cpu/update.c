@@ -35,7 +35,7 @@ typedef struct rule_step {
     const float *grad;
     int64_t n;
     const vt_update_args *a;
-    const cpu_codes *codes[2];                 /* of states with a sign, of squares; set if peak is */
+    const cpu_codes *codes[2];                 /* of states with a sign, of squares; or NULL */
 } rule_step;
 
 /* Updates a block of n elements from `at` on: BLOCK, or fewer at the end. */

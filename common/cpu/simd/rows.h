@@ -26,7 +26,7 @@ enum {
 };
 typedef struct cpu_codes {
     float value[256];                        /* in ascending order */
-    float border[256];                       /* midpoints between neighbours; the last is infinite */
+    float border[256];                       /* midpoints of neighbours; the last is infinite */
     int32_t first[2 * CPU_CODE_BUCKETS];     /* of x >= 0, then of x < 0: a bucket's least code */
     bool square;                             /* no number above 0 gets code 0 */
 } cpu_codes;

@@ -80,7 +80,7 @@ static void rows_store(void *dst, vc_dtype t, const float *src, size_t n)
     }
 }
 
-enum { DRAWN = 32 };                               /* packs of eight whose draws are computed together */
+enum { DRAWN = 32 };                       /* packs of eight whose draws are computed together */
 
 static inline uint32_t high_word(uint32_t a, uint32_t b)
 {
