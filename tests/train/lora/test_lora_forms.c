@@ -29,7 +29,7 @@ enum { MOST = 400, RANK = 3 };
 static const struct model { const vtrain_family *family; const char *golden; } models[] = {
     { &vtrain_cogvideox, "cogvideox-2b" }, { &vtrain_hunyuan, "hunyuan" }, { &vtrain_ltx, "ltx" },
     { &vtrain_wan, "wan" },                { &vtrain_qwen, "qwen" },
-    { &vtrain_flux, "flux-dev" },
+    { &vtrain_wan_vace, "wan-vace" },      { &vtrain_flux, "flux-dev" },
 };
 
 /* `theirs`: modules have the names of the family's first authors, where it has a table; `peer`:
@@ -55,6 +55,7 @@ static const struct naming {
     { "transformer.base_model.model.", PEFT, .flat = false },
     { "", NAMED, .theirs = true },  /* DiffSynth-Studio */
     { "pipe.dit.", NAMED, .theirs = true, .peer = true },
+    { "pipe.vace.", NAMED, .theirs = true },
     { "module.", PEFT, .flat = false },
     { "_orig_mod.", PEFT, .flat = false },
     { "dit.", PEFT, .theirs = true },
