@@ -158,7 +158,8 @@ static int read_framed(media *m, uint8_t *rgb, const int64_t *index, const media
                            : vc_fail(err, VC_ENOMEM, "out of memory for a picture of %dx%d",
                                      c->load_w, c->load_h);
     if (!rc)
-        resize_bilinear(all, fit->rh, fit->rw, loaded, c->load_h, c->load_w, (int64_t)c->load_w * 3);
+        resize_bilinear(all, fit->rh, fit->rw, loaded, c->load_h, c->load_w,
+                        (int64_t)c->load_w * 3);
     memset(rgb, 255, (size_t)fit->h * (size_t)fit->w * 3);
     for (int y = 0; !rc && y < fit->rh; y++)
         memcpy(rgb + ((size_t)(y - fit->top) * (size_t)fit->w + (size_t)-fit->left) * 3,
