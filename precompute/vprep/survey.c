@@ -62,7 +62,7 @@ static row_file beside_of(const vf_row *row, vf_beside which)
 {
     static const char *const kinds[VF_BESIDE][2] = {
         { "loss_mask", "mask_times" }, { "control", "control_times" },
-        { "mask_file", "mask_file_times" }, { "filled", "filled_times" },
+        { "mask_file", "masked_times" }, { "filled", "filled_times" },
         { "reference1", "" }, { "reference2", "" }, { "reference3", "" }, { "reference4", "" },
     };
     static const vf_side none = { 0 };
