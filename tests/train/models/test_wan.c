@@ -25,23 +25,6 @@ static const ref_variant variants[] = {
     { "wan-5b", { NULL }, 0 }, { "wan-control", { NULL }, 0 }, { "wan-control-ref", { NULL }, 0 },
 };
 
-/* f32: 1e-4 is the promise, as for CogVideoX; sums in another order differ by 3e-5. bf16: some
- * roundings of 2^-9 in a chain move gradients by up to 2.5e-2, which is that of the prompt's keys,
- * most of which are alike; diffusers' own bf16 differs from its f32 by up to 2.4e-2. */
-static ref_suite suite = {
-    .family = &vtrain_wan, .variants = variants, .n = COUNT(variants),
-    .f32 = { VC_F32, 1e-4, 1e-4, 1e-3, false }, .bf16 = { VC_BF16, 2e-2, 3e-2, 1e-2, true },
-};
-
-/* The first authors' names are read as diffusers reads them, whoever wrote the file. */
-static void test_names(void **state)
-{
-    (void)state;
-    ref_check_names(&vtrain_wan, "wan-names", 2 * 12 + 8);
-}
-
-/* ---- what is refused ---- */
-
 static const ref_refusal bad_models[] = {
     { "{\"patch_size\":[2,2]}", "patch_size: 2 entries; 3 to 3 are allowed" },
     { "{\"qk_norm\":\"rms_norm\"}", "qk_norm: \"rms_norm\"" },
@@ -55,11 +38,18 @@ static const ref_refusal bad_models[] = {
     { "{\"num_layers\":3}", "tensor \"blocks.2.scale_shift_table\" is missing" },
 };
 
-static void test_refused(void **state)
-{
-    (void)state;
-    ref_check_refusals(&vtrain_wan, "wan", bad_models, COUNT(bad_models));
-}
+/* f32: 1e-4 is the promise, as for CogVideoX; sums in another order differ by 3e-5. bf16: some
+ * roundings of 2^-9 in a chain move gradients by up to 2.5e-2, which is that of the prompt's keys,
+ * most of which are alike; diffusers' own bf16 differs from its f32 by up to 2.4e-2. */
+static ref_suite suite = {
+    .family = &vtrain_wan, .variants = variants, .n = COUNT(variants),
+    .f32 = { VC_F32, 1e-4, 1e-4, 1e-3, false }, .bf16 = { VC_BF16, 2e-2, 3e-2, 1e-2, true },
+    /* The first authors' names are read as diffusers reads them, whoever wrote the file. */
+    .names = "wan-names", .modules = 2 * 12 + 8,
+    .refused = bad_models, .n_refused = COUNT(bad_models),
+};
+
+/* ---- what is refused ---- */
 
 /* Runs the case `base` of a golden after `change`, and expects an error that says `says`. */
 static void refuse_batch(const char *name, void (*change)(ref_model *m, ref_case *c),
@@ -129,7 +119,7 @@ static void test_positions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        REF_TESTS(suite), cmocka_unit_test(test_names), cmocka_unit_test(test_refused),
+        REF_TESTS(suite), REF_NAMES(suite), REF_REFUSED(suite),
         cmocka_unit_test(test_batches), cmocka_unit_test(test_positions),
     };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;

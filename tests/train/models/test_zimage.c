@@ -18,21 +18,6 @@
  * others. */
 static const ref_variant variants[] = { { "zimage", { "odd", "whole", "equal" }, 4 * 7 + 3 + 4 } };
 
-/* The promise for f32 is 3e-5. diffusers' own bf16 differs from its f32 by 1.6e-2 in outputs, by
- * 3.3e-2 in gradients of norms, and by 6.3e-2 in those of the LoRA of the picture's refiner, which
- * has six tokens of its own here; ours differs by up to 1.8e-2, 3.9e-2 and 5.5e-2. */
-static ref_suite suite = {
-    .family = &vtrain_zimage, .variants = variants, .n = COUNT(variants),
-    .f32 = { VC_F32, 3e-5, 3e-5, 1e-3, false }, .bf16 = { VC_BF16, 2.5e-2, 6e-2, 1e-2, true },
-};
-
-/* Names of the first authors: three fused modules of three of ours. */
-static void test_names(void **state)
-{
-    (void)state;
-    ref_check_names(&vtrain_zimage, "zimage-names", 8 + 3 * 2);
-}
-
 static const ref_refusal bad_models[] = {
     { "{\"siglip_feat_dim\":1152}", "siglip_feat_dim: it is set" },
     { "{\"siglip_feat_dim\":1152}", "pictures that Z-Image-Omni reads" },
@@ -47,25 +32,19 @@ static const ref_refusal bad_models[] = {
     { "{\"dim\":32,\"n_heads\":4}", "was expected" },
 };
 
-/* A file of Z-Image's authors or of ComfyUI, without a config.json, is the model that diffusers
- * makes of it. */
-static void test_first(void **state)
-{
-    (void)state;
-    ref_check_first(&vtrain_zimage, "zimage-first", &suite.f32);
-}
-
-static void test_refused(void **state)
-{
-    (void)state;
-    ref_check_refusals(&vtrain_zimage, "zimage", bad_models, COUNT(bad_models));
-}
-
-static void test_clip(void **state)
-{
-    (void)state;
-    ref_check_clip(&vtrain_zimage, "zimage", "Z-Image");
-}
+/* The promise for f32 is 3e-5. diffusers' own bf16 differs from its f32 by 1.6e-2 in outputs, by
+ * 3.3e-2 in gradients of norms, and by 6.3e-2 in those of the LoRA of the picture's refiner, which
+ * has six tokens of its own here; ours differs by up to 1.8e-2, 3.9e-2 and 5.5e-2. */
+static ref_suite suite = {
+    .family = &vtrain_zimage, .variants = variants, .n = COUNT(variants),
+    .f32 = { VC_F32, 3e-5, 3e-5, 1e-3, false }, .bf16 = { VC_BF16, 2.5e-2, 6e-2, 1e-2, true },
+    /* A file of Z-Image's authors or of ComfyUI, without a config.json, is the model that diffusers
+     * makes of it. */
+    .first = "zimage-first",
+    /* Names of the first authors: three fused modules of three of ours. */
+    .names = "zimage-names", .modules = 8 + 3 * 2,
+    .refused = bad_models, .n_refused = COUNT(bad_models), .still = "Z-Image",
+};
 
 /* A prompt that is filled up to 64 tokens needs 66 positions: one for its picture behind it. */
 static void test_positions(void **state)
@@ -98,9 +77,8 @@ static void test_positions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        REF_TESTS(suite), cmocka_unit_test(test_refused), cmocka_unit_test(test_clip),
-        cmocka_unit_test(test_positions), cmocka_unit_test(test_names),
-        cmocka_unit_test(test_first),
+        REF_TESTS(suite), REF_REFUSED(suite), REF_STILL(suite), REF_NAMES(suite), REF_FIRST(suite),
+        cmocka_unit_test(test_positions),
     };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }
