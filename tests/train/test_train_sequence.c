@@ -403,6 +403,8 @@ static void test_pictures(void **state)
 #undef TWO
     static const struct { const char *golden; int sp; toy t; const char *more; } models[] = {
         { "qwen", 2, { .width = 32, .family = "qwen-image" }, "" },
+        { "hunyuan15", 2, { .width = 32, .encoders = 2, .family = "hunyuanvideo1.5",
+                            .vae = "AutoencoderKLHunyuanVideo15" }, "" },
         { "krea2", 2, { .width = 192, .family = "krea2", .vae = "AutoencoderKLQwenImage" }, "" },
         { "zimage", 3, { .width = 32, .family = "z-image", .vae = "AutoencoderKL" }, "" },
         /* these mask nothing: all prompts have as many tokens */

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# vtrain's predicted peak of memory is within 5 % of the real one for HunyuanVideo, LTX-Video, LTX-2
-# with and without its sound, Qwen-Image, Z-Image, Chroma, Krea 2, FLUX.1, FLUX.2, Wan and CogVideoX,
-# at a width of 512 and some hundred tokens: LoRA and full finetune, with and without recomputation;
-# for the built-in model on a few samples, on many, and on two ranks; for LoRA's relatives; for bases
-# in fewer bits; for a distillation to few steps and ControlNets. A limit is kept by recomputation,
-# also where the run is to recompute nothing.
+# vtrain's predicted peak of memory is within 5 % of the real one for HunyuanVideo and 1.5,
+# LTX-Video, LTX-2 with and without its sound, Qwen-Image, Z-Image, Chroma, Krea 2, FLUX.1, FLUX.2,
+# Wan and CogVideoX, at a width of 512 and some hundred tokens: LoRA and full finetune, with and
+# without recomputation; for the built-in model on a few samples, on many, and on two ranks; for
+# LoRA's relatives; for bases in fewer bits; for a distillation to few steps and ControlNets. A limit
+# is kept by recomputation, also where the run is to recompute nothing.
 . "$(dirname "$0")/../lib/check.sh"
 [ "$VLT_FAULT_MEMORY" = 1 ] || { echo "skipped: sanitizers have memory of their own"; exit 77; }
 
@@ -98,6 +98,11 @@ need random_transformer hunyuan '{"_class_name": "HunyuanVideoTransformer3DModel
     "text_embed_dim": 512, "pooled_projection_dim": 256}'
 need random_dataset hunyuanvideo.lmdb 2 5 24 24 64 512 hunyuanvideo 256
 runs hunyuanvideo hunyuan
+need random_transformer hunyuan15 '{"_class_name": "HunyuanVideo15Transformer3DModel",
+    "num_layers": 3, "num_refiner_layers": 1, "num_attention_heads": 4, "text_embed_dim": 512,
+    "text_embed_2_dim": 512, "image_embed_dim": 256, "task_type": "t2v"}'
+need random_dataset hunyuanvideo1.5.lmdb 2 5 24 24 64 512 hunyuanvideo1.5
+runs hunyuanvideo1.5 hunyuan15
 need random_transformer qwen '{"_class_name": "QwenImageTransformer2DModel", "num_layers": 3,
     "num_attention_heads": 4, "joint_attention_dim": 512}'
 need random_dataset qwen-image.lmdb 2 1 40 40 64 512 qwen-image
