@@ -64,6 +64,26 @@ static size_t add_address(vf_html *h, const vf_shot *s, const char *of_run, cons
     return address != NULL;
 }
 
+static void put_wave(vf_html *h, const vf_shot *s, const char *title, const void *data, size_t n,
+                     const char *mime)
+{
+    (void)s;
+    vf_html_wave(h, data, n, mime, title);
+}
+
+/* Adds the wave of the clip that comes next, of at most `room` bytes, and returns its bytes. */
+static size_t add_wave(vf_html *h, const vf_shot *s, const char *of_run, size_t room)
+{
+    const char *title = "wave of the sound";
+    h->wave.n = 0;                             /* of a clip that could not be read */
+    if (!s->wave)
+        return 0;
+    const vf_shot one = { .dir = s->dir, .file = s->wave };
+    if (h->served)
+        add_address(h, &one, of_run, title, put_wave);
+    return h->served ? 0 : add_picture(h, &one, title, room, put_wave);
+}
+
 static void put_card(vf_html *h, const vf_shot *s, const char *title, const void *data, size_t n,
                      const char *mime)
 {
@@ -186,6 +206,7 @@ static void add_rows(vf_html *h, vf_shots *s, const vf_inputs *in, uint64_t *lef
         }
         char title[48];
         snprintf(title, sizeof title, "step %" PRId64, at->step);
+        add_wave(h, at, "", SIZE_MAX);
         const bool good = h->served ? add_address(h, at, "", title, put_step)
                                     : add_picture(h, at, title, SIZE_MAX, put_step);
         *(good ? shown : left_out) += 1;
@@ -236,11 +257,11 @@ static size_t show_shot(vf_html *h, vf_shot *s, const char *name, size_t room)
     char *title = vc_format("%s, step %" PRId64, name, s->step);
     char *run = h->served ? address_of_run(name) : NULL;
     bool whole = title && s->dir && s->file;
-    size_t took = 0;
+    size_t took = whole && (run || !h->served) ? add_wave(h, s, run, room) : 0;
     if (whole && run)
         add_address(h, s, run, title, put_card);
     else if (whole)
-        took = add_picture(h, s, title, room, put_card);
+        took += add_picture(h, s, title, room - took, put_card);
     s->shown = true;
     free(run);
     free(title);

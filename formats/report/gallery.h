@@ -3,6 +3,7 @@
  * The gallery has a row for each sample below DIR/validation/step-N/, with its prompt and its
  * pictures or clips (png, jpg, mp4; a clip rather than its frames, without one the first frame) by
  * step, as data: addresses of up to 48 MiB: past that the oldest steps but the first are left out.
+ * Below a clip with sound are its wave (003-sound.png) and a button that plays it.
  * In front are the prompt's inputs, pictures named by their roles in DIR/validation/inputs/ beside
  * the latents of the same prompt (003.safetensors: 003-reference_1.png, 003-control.mp4,
  * 003-target.mp4), of 16 MiB at most.

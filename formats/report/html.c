@@ -50,6 +50,7 @@ void vf_html_close(vf_html *h)
     vc_buf_free(&h->row.name);
     vc_buf_free(&h->row.inputs);
     vc_buf_free(&h->row.shots);
+    vc_buf_free(&h->wave);
     free(h);
 }
 
@@ -277,6 +278,7 @@ void vf_html_step(vf_html *h, const void *media, size_t size, const char *mime, 
     const vf_picture_size shown = html_put_media(h, b, media, size, mime, title);
     if (h->row.n++ == 0)
         h->row.first = shown;
+    html_put_wave(h, b);
     html_put_element(b, "figcaption", title);
     vc_buf_str(b, "</figure>\n");
 }
@@ -331,6 +333,7 @@ void vf_html_card(vf_html *h, const void *media, size_t size, const char *mime, 
     vc_buf_str(&h->body, "<div class=\"card\">");
     if (media || h->address)
         html_put_media(h, &h->body, media, size, mime, title);
+    html_put_wave(h, &h->body);
     vc_buf_str(&h->body, "<div>");
     html_put_element(&h->body, "h3", title);
     put_caption(&h->body, caption);

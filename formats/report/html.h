@@ -105,6 +105,9 @@ void vf_html_steps(vf_html *h, const char *heading);
 /* Adds what stands beside the pictures of the row, before the first of them: a reference picture, a
  * control clip, the clip that they are compared with. */
 void vf_html_input(vf_html *h, const void *media, size_t size, const char *mime, const char *title);
+/* Adds a picture of the sound of the clip that is added next, to the row or as a card, and a
+ * button that plays it where scripts run. */
+void vf_html_wave(vf_html *h, const void *media, size_t size, const char *mime, const char *title);
 /* Adds a picture or clip to the row; steps ascend. */
 void vf_html_step(vf_html *h, const void *media, size_t size, const char *mime, const char *title,
                   int64_t step);

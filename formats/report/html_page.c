@@ -46,7 +46,7 @@ static bool has_charts(const vf_html *h)
 /* Without scripts their controls and boxes are not shown. */
 static const char still[] =
     "<noscript><style>.controls, .legend input, .legend output, .legend .end, .pair, .follows, "
-    ".axes { display: none } .lines .chart { height: auto } .lines svg { height: auto } "
+    ".axes, .player { display: none } .lines .chart { height: auto } .lines svg { height: auto } "
     ".prompt { display: block }</style></noscript>\n";
 
 /* The scripts of a page in their order: dygraphs and the charts' script only where charts are. */

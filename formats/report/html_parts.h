@@ -33,6 +33,7 @@ struct vf_html {
     const char *address;               /* of the next picture, which the page then does not hold */
     vf_picture_size size;              /* of that picture */
     html_row row;
+    vc_buf wave;                       /* of the clip that is added next; finished HTML */
     bool no_memory;                    /* memory was missing for a part */
 };
 
@@ -47,6 +48,8 @@ void html_put_element(vc_buf *b, const char *tag, const char *text);
  * size. */
 vf_picture_size html_put_media(vf_html *h, vc_buf *b, const void *media, size_t size,
                                const char *mime, const char *title);
+/* html_rows.c. Adds the wave of the clip that was added, if it has one. */
+void html_put_wave(vf_html *h, vc_buf *b);
 /* html_rows.c. Adds the open row to the body. */
 void html_put_row(vf_html *h);
 /* Whether the page's charts react, as the build found the library that draws them. */

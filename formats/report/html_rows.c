@@ -1,7 +1,8 @@
 /* html_rows.c - the markup of pictures and of rows of one thing's pictures by step; see
  * html_parts.h
  *
- * A row with two pictures or more has a box in front, as large as the first picture, in which
+ * A clip with sound has the picture of its wave below, and a button that plays it where page.js
+ * runs. A row with two pictures or more has a box in front, as large as the first picture, in which
  * page.js lays two steps over each other. */
 #include <string.h>
 
@@ -30,6 +31,23 @@ vf_picture_size html_put_media(vf_html *h, vc_buf *b, const void *media, size_t 
     h->address = NULL;
     vc_buf_str(b, clip ? "\"></video>\n" : "\">\n");
     return shown;
+}
+
+void vf_html_wave(vf_html *h, const void *media, size_t size, const char *mime, const char *title)
+{
+    vc_buf *b = &h->wave;
+    b->n = 0;
+    vc_buf_str(b, "<div class=\"sound\"><div class=\"wave\">");
+    html_put_media(h, b, media, size, mime, title);
+    vc_buf_str(b, "<i></i></div><button type=\"button\" class=\"player\" disabled>Play the sound"
+               "</button></div>\n");
+}
+
+void html_put_wave(vf_html *h, vc_buf *b)
+{
+    b->failed = b->failed || h->wave.failed;
+    vc_buf_add(b, h->wave.data, h->wave.n);
+    h->wave.n = 0;
 }
 
 /* Adds name="BEFORE NAME OF THE ROW". */

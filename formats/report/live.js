@@ -17,7 +17,7 @@
       'main > p, main > .scroll, main > .grid, main > nav, main > figure:not(.lines)')];
     const old = parts(document), newer = parts(page);
     const kind = e => e.tagName + e.className;
-    const source = e => e.textContent + [...e.querySelectorAll('[src]')].map(m => m.src).join();
+    const source = e => e.textContent + [...e.querySelectorAll('[src]:not(audio)')].map(m => m.src).join();
     if (old.length !== newer.length || old.some((e, i) => kind(e) !== kind(newer[i]))) return false;
     old.forEach((e, i) => {
       if (source(e) === source(newer[i])) return;

@@ -51,11 +51,60 @@ function playOnHover(box) {
   box.addEventListener('focusout', stop);
 }
 
+/* Plays a clip's sound, with the clip, by a button and by a click on its wave, which plays from
+ * there; a line in the wave is at its time. The browser's own player moves its parts as it loads. */
+function makeSound(sound, clip) {
+  const wave = sound.querySelector('.wave'), line = wave.querySelector('i');
+  const player = el('audio', { preload: 'none', src: clip.src });
+  const button = sound.querySelector('.player');
+  const move = () => {
+    line.style.left = `${player.duration > 0 ? 100 * player.currentTime / player.duration : 0}%`;
+    line.hidden = !player.currentTime;
+  };
+  const playFrom = share => {
+    const seek = () => {
+      player.currentTime = share * player.duration;
+      player.play().catch(() => {});
+    };
+    if (player.readyState) return seek();
+    player.preload = 'metadata';
+    player.addEventListener('loadedmetadata', seek, { once: true });
+    player.load();
+  };
+  sound.append(player);
+  button.disabled = false;
+  button.addEventListener('click', () => {
+    if (!player.paused) player.pause();
+    else if (player.ended || !player.currentTime) playFrom(0);
+    else player.play().catch(() => {});
+  });
+  player.addEventListener('play', () => {
+    button.textContent = 'Pause the sound';
+    clip.currentTime = player.currentTime;
+    clip.play().catch(() => {});
+    const step = () => { move(); if (!player.paused) requestAnimationFrame(step); };
+    step();
+  });
+  player.addEventListener('pause', () => {
+    button.textContent = 'Play the sound';
+    clip.pause();
+    move();
+  });
+  player.addEventListener('seeked', () => { clip.currentTime = player.currentTime; move(); });
+  wave.addEventListener('click', e => {
+    const box = wave.getBoundingClientRect();
+    playFrom((e.clientX - box.left) / box.width);
+  });
+  move();
+}
+
 /* A step's picture; its clip has the browser's controls only while it has the focus. */
 function makeShot(shot) {
   const clip = shot.querySelector('video');
   playOnHover(shot);
   if (!clip) return;
+  const sound = shot.querySelector('.sound');
+  if (sound) makeSound(sound, clip);
   clip.controls = false;
   clip.tabIndex = 0;
   clip.addEventListener('focus', () => { clip.controls = true; });

@@ -49,10 +49,19 @@ static int step_folder(const struct dirent *e)
     return is_step(e->d_name, &step);
 }
 
-/* The contact sheet repeats the other pictures. */
+#define WAVE "-sound.png"
+
+static bool is_wave(const char *name)
+{
+    const size_t n = strlen(name), end = strlen(WAVE);
+    return n > end && !strcmp(name + n - end, WAVE);
+}
+
+/* The contact sheet repeats the other pictures, and a wave stands beside its clip. */
 static int picture_file(const struct dirent *e)
 {
-    return e->d_name[0] != '.' && strncmp(e->d_name, "sheet.", 6) && kind_of(e->d_name) != NULL;
+    return e->d_name[0] != '.' && strncmp(e->d_name, "sheet.", 6) && !is_wave(e->d_name) &&
+           kind_of(e->d_name) != NULL;
 }
 
 static int newest_first(const struct dirent **a, const struct dirent **b)
@@ -159,6 +168,7 @@ void vf_shots_free(vf_shots *s)
         free(s->item[i].dir);
         free(s->item[i].file);
         free(s->item[i].prompt);
+        free(s->item[i].wave);
     }
     free(s->item);
 }
@@ -176,6 +186,19 @@ static int64_t size_of(const char *dir, const char *file)
     const bool found = path && !stat(path, &st) && st.st_size >= 0;
     free(path);
     return found ? (int64_t)st.st_size : 0;
+}
+
+/* Finds the wave of a clip's sound. */
+static void find_wave(vf_shot *s)
+{
+    char *name = NULL;
+    if (s->dir && s->file && !strcasecmp(vc_path_ext(s->file), ".mp4"))
+        name = vc_format("%.*s" WAVE, (int)strcspn(s->file, "."), s->file);
+    if (name && vc_file_exists_in(s->dir, name)) {
+        s->wave = name;
+        s->bytes += size_of(s->dir, name);
+    } else
+        free(name);
 }
 
 /* Adds a shot unless the run's last one is of the same sample, which a clip then replaces. Without
@@ -214,6 +237,8 @@ static int add_shots(vf_shots *s, int run, const char *validation, const char *f
     is_step(folder, &step);
     for (int i = 0; i < n; i++)
         add_shot(s, run, step, dir, names[i]->d_name);
+    for (int i = before; i < s->n; i++)
+        find_wave(&s->item[i]);
     free_names(names, n);
     free(dir);
     return s->n - before;

@@ -1,7 +1,8 @@
 /* shots.h - the pictures of a run's validation samples, found and read; gallery.h makes pages of
  * them.
  *
- *     DIR/validation/step-N/003.mp4, 003-000.png       a sample: its clip, its frames, and
+ *     DIR/validation/step-N/003.mp4, 003-000.png       a sample: its clip, its frames,
+ *     DIR/validation/step-N/003-sound.png              the wave of the clip's sound, and
  *     DIR/validation/step-N/003.safetensors            its latents, whose metadata have the prompt
  *     DIR/validation/inputs/003-reference_1.png        an input of sample 003, by its role
  *
@@ -23,6 +24,7 @@
 typedef struct vf_shot {
     char *dir, *file;                    /* DIR/validation/step-N; "003.mp4" */
     char *prompt;                        /* "": unknown */
+    char *wave;                          /* "003-sound.png", of a clip with sound; NULL: none */
     int run;                             /* as the caller numbers runs */
     int64_t step, bytes;
     bool shown;                          /* it is in the page, or stays out of it */

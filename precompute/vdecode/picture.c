@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/os/file.h"
+#include "precompute/vdecode/wave.h"
 
 int picture_begin(picture *p, vc_err *err)
 {
@@ -60,9 +61,21 @@ int picture_take(void *arg, const uint8_t *rgb, int first, int n, vc_err *err)
     return rc;
 }
 
+/* Writes STEM-sound.png. */
+static int write_wave(const picture *p, vc_err *err)
+{
+    char *path = vc_format("%s-sound.png", p->stem);
+    const int rc = path ? wave_write(path, p->sound, err) : vc_no_memory(err);
+    free(path);
+    return rc;
+}
+
 int picture_end(picture *p, sheet *s, int rc, vc_err *err)
 {
+    const bool heard = p->mp4 && p->sound;
     rc = media_mp4_close(p->mp4, rc, err);
+    if (!rc && heard)
+        rc = write_wave(p, err);
     if (!rc && p->strip.rgb) {
         char *path = vc_format("%s.png", p->stem);
         rc = path ? media_write_png(path, p->strip.rgb, p->strip.h, p->strip.w, err)

@@ -18,7 +18,8 @@ typedef struct picture {
     int skip, n;                     /* n frames are written, after `skip` that are left out */
     int h, w;
     double fps;
-    const media_wave *sound;         /* of an MP4; borrowed; NULL: none */
+    const media_wave *sound;         /* of an MP4, beside which is a picture of its wave; borrowed;
+                                      * NULL: none */
 
     media_mp4 *mp4;
     strip strip, small;              /* small: for the sheet */

@@ -178,6 +178,27 @@ def pictures(page):
           "an empty picture")
 
 
+def heard(page):
+    """A clip with sound has its wave; a click in the middle of it plays the second half, with the
+    clip, and a line goes along."""
+    last = "const s = [...document.querySelectorAll('.steps .sound')].pop(); "
+    state = lambda what: page.run(last + "return s.querySelector('audio')." + what)
+    waves = page.all(".steps .wave")
+    holds(len(waves) == 3 and not page.all(".pair .wave, .inputs .wave"),
+          f"{len(waves)} waves of three clips")
+    button = page.all(".steps .player")[-1]
+    holds(waves[-1].size["height"] >= 30 and button.is_enabled(), "a wave or its button is missing")
+    page.run("arguments[0].scrollIntoView({ block: 'center' })", waves[-1])
+    ActionChains(page.d).move_to_element(waves[-1]).click().perform()
+    until(lambda: state("currentTime") > 0.5, "a click on a wave does not play the sound")
+    holds(button.text == "Pause the sound" or state("paused"), f"the button says {button.text}")
+    until(lambda: state("paused") and state("currentTime") > 0.9, "the sound does not end")
+    holds(page.run(last + "return parseFloat(s.querySelector('i').style.left)") > 90,
+          "the line in the wave does not go along")
+    button.click()
+    until(lambda: 0 < state("currentTime") < 0.6 and not state("paused"), "the button plays nothing")
+
+
 def narrow_and_dark(page):
     light = page.drawn()
     page.d.execute_cdp_cmd("Emulation.setEmulatedMedia", {
@@ -421,7 +442,7 @@ def served(driver, folder):
     known()
     page = Page(driver, server.url, scheme="")
     shown = page.run("return document.querySelectorAll('.card img, .card video').length")
-    holds(shown == 4, f"the comparison has {shown} pictures, expected 2 and 2 inputs")
+    holds(shown == 5, f"the comparison has {shown} pictures, expected 2, a wave and 2 inputs")
     shutil.copytree(os.path.join(runs, "two"), os.path.join(runs, "three"))
     plays(page, ".card video")
     usable(page, "the served page of runs")
@@ -520,6 +541,7 @@ def main():
         keys(page)
         settings(page)
         pictures(page)
+        heard(page)
         narrow_and_dark(page)
         both = Page(driver, os.path.join(folder, "both.html"))
         holds(len(both.all(".chart.live")) >= 5, "two runs have no charts")

@@ -26,7 +26,10 @@ for step in 0 50 300; do
     mkdir -p "$dir"
     colour=$(printf 0x%02x60a0 $((step * 255 / 300)))
     ffmpeg -v error -f lavfi -i "color=c=$colour:s=32x16,format=rgb24" -frames:v 1 "$dir/000.png"
-    ffmpeg -v error -f lavfi -i "testsrc=s=32x16:r=8:d=1,format=yuv420p" "$dir/001.mp4"
+    ffmpeg -v error -f lavfi -i "testsrc=s=32x16:r=8:d=1,format=yuv420p" -f lavfi \
+        -i "sine=f=$((200 + step)):d=1" -c:a aac "$dir/001.mp4"
+    ffmpeg -v error -f lavfi -i "color=c=white:s=352x64,format=rgb24" -frames:v 1 \
+        "$dir/001-sound.png"
     cp "$dir/000.png" "$dir/001.png"
     cp "$dir/000.png" "$dir/sheet.png"
 done
@@ -42,6 +45,7 @@ for page in one two long; do
 done
 expect 0 '' vlat report one two --out both.html
 [ "$(grep -c '<figure data-step' one.html)" -eq 6 ] || wrong "one.html has other pictures than 6"
+[ "$(grep -c '<div class="sound">' one.html)" -eq 3 ] || wrong "one.html lacks waves of sounds"
 [ "$(grep -o '<video' one.html | wc -l)" -eq 3 ] || wrong "one.html has other clips than 3"
 [ "$(stat -c %s long.html)" -lt 4000000 ] || wrong "long.html has $(stat -c %s long.html) bytes"
 
