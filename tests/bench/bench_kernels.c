@@ -1,9 +1,10 @@
 /* bench_kernels.c - speed of the CPU's products: the kernels of this library, its plain kernels,
  * and oneDNN. scripts/bench runs this program.
  *
- *     bench_kernels [threads] [seconds for each row] [peak]
+ *     bench_kernels [threads] [seconds for each row] [peak|codes]
  *
- * With `peak` the program prints only the rates of products that stay in the cache.
+ * With `peak` the program prints only the rates of products that stay in the cache, and with
+ * `codes` only those of weights in fp8, int8 and nf4, beside the same weights in bf16.
  *
  * The contenders of a row alternate on the same random operands, so that a busy machine disturbs
  * all of them alike, and the least time of each counts. Rates are in GFLOP/s; a multiplication and
@@ -16,6 +17,7 @@
 
 #include "common/cpu/dnnl.h"
 #include "common/cpu/gemm/gemm.h"
+#include "common/tensor/packing.h"
 #include "common/tensor/ttt.h"
 
 #include <omp.h>
@@ -275,6 +277,62 @@ static void bench_mm(const bench *b, int64_t m, int64_t n, int64_t k, bool ta, b
     free(x.c.data);
 }
 
+/* ---- weights in fewer bits ---- */
+
+static void run_full(void *arg, vt_dev *d)
+{
+    run_mm((mm *)arg + 1, d);
+}
+
+/* Makes the weight's codes and scales, as the loader does. */
+static vt_tensor codes_of(const vt_tensor *w, vc_dtype type, vt_tensor *scale)
+{
+    const vt_packing *p = vt_packing_of(type);
+    const int64_t out = w->dim[0], in = w->dim[1], scales = vt_packing_scales(p, in);
+    const size_t bytes = vc_dtype_bytes(type, (size_t)in);
+    vt_tensor c = *w;
+    float *row = or_die(malloc((size_t)in * sizeof *row));
+
+    *scale = tensor(VC_F32, 2, (int64_t[]){ out, scales });
+    c.dtype = type;
+    c.scale = scale;
+    c.data = or_die(malloc(bytes * (size_t)out));
+    for (int64_t o = 0; o < out; o++) {
+        vc_to_f32(row, (const char *)w->data + (size_t)(o * in) * vc_dtype_size(w->dtype), w->dtype,
+                  (size_t)in);
+        vt_pack_codes(p, (char *)c.data + (size_t)o * bytes, (float *)scale->data + o * scales,
+                      row, in);
+    }
+    free(row);
+    return c;
+}
+
+/* A product of bf16 with a weight of codes, forward or (back) for the inputs' gradient. */
+static void bench_codes(const bench *b, int64_t m, bool back, vc_dtype type)
+{
+    enum { N = 1536, K = 1536 };
+    vt_tensor scale, full = tensor(VC_BF16, 2, (int64_t[]){ N, K });
+    mm x[2] = { { .b = b, .m = m, .n = N, .k = K, .tb = !back,
+                  .a = tensor(VC_BF16, 2, (int64_t[]){ m, back ? N : K }), .w = full,
+                  .c = tensor(VC_BF16, 2, (int64_t[]){ m, back ? K : N }) } };
+    contender contenders[3] = { { run_mm, b->best, 0 }, { run_mm, b->best, 0 },
+                                { run_full, b->best, 0 } };
+
+    x[1] = x[0];
+    x[0].w = codes_of(&full, type, &scale);
+    time_contenders(b, contenders, 3, x);
+    printf("%s %s, %4d tokens, %dx%d: %8.3f ms, of bf16 %8.3f ms: %5.2f times as fast\n",
+           back ? "dgrad  " : "forward", vc_dtype_name(type), (int)m, N, K,
+           1e3 * contenders[0].least, 1e3 * contenders[2].least,
+           contenders[2].least / contenders[0].least);
+    fflush(stdout);
+    free(x[0].w.data);
+    free(scale.data);
+    free(full.data);
+    free(x[0].a.data);
+    free(x[0].c.data);
+}
+
 /* ---- attention ---- */
 
 typedef struct at {
@@ -476,6 +534,10 @@ int main(int argc, char **argv)
     bench_peak(&b, VC_F32);
     if (computes_bf16(&b))
         bench_peak(&b, VC_BF16);
+    for (int i = 0; argc > 3 && !strcmp(argv[3], "codes") && i < 24; i++) {
+        static const vc_dtype types[] = { VC_F8E4M3, VC_I8, VC_NF4 };
+        bench_codes(&b, (int64_t[]){ 1, 32, 512, 4096 }[i % 4], i / 4 % 2, types[i / 8]);
+    }
     if (argc > 3)
         return 0;
     for (size_t i = 0; i < COUNT(mms); i++) {

@@ -15,6 +15,8 @@ static inline vu bits(const void *src, vc_dtype t, size_t i, size_t n)
     size_t k = n - i < VW ? n - i : VW;
     if (t == VC_BF16)
         return __builtin_convertvector(v_get_u16((const uint16_t *)src + i, k), vu);
+    if (t == VC_F32 && k == VW)
+        return __builtin_convertvector(v_to_bf16(v_load((const float *)src + i)), vu);
     float f[VW] = { 0 };
     GEMM_ROWS.load(f, (const char *)src + i * vc_dtype_size(t), t, k);
     return __builtin_convertvector(v_to_bf16(v_load(f)), vu);
@@ -28,7 +30,10 @@ static void pairs_along(uint32_t *dst, const void *src, vc_dtype t, size_t n)
         memcpy(dst, src, n * 2);
         return;
     }
-    for (size_t i = 0; i < n; i += VW)
+    size_t i = 0;
+    for (; t == VC_F32 && i + VW <= n; i += VW)
+        v_put_u16((uint16_t *)dst + i, v_to_bf16(v_load((const float *)src + i)), VW);
+    for (; i < n; i += VW)
         v_put_u16((uint16_t *)dst + i, __builtin_convertvector(bits(src, t, i, n), vu16), n - i);
 }
 

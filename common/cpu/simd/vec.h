@@ -277,9 +277,20 @@ static inline vu16 v_to_f16(vf x)
     return __builtin_convertvector(((nan & 0x7e00) | (~nan & r)) | sign, vu16);
 #endif
 }
+/* Compilers divide this conversion into single bytes. */
+static inline vu v_widen_u8(vu8 b)
+{
+#if defined(V_AVX512)
+    return (vu)_mm512_cvtepu8_epi32((__m128i)b);
+#elif defined(V_AVX2)
+    return (vu)_mm256_cvtepu8_epi32(_mm_cvtsi64_si128((int64_t)b));
+#else
+    return __builtin_convertvector(b, vu);
+#endif
+}
 static inline vf v_from_f8e4m3(vu8 b)
 {
-    vu u = __builtin_convertvector(b, vu), mag = (u & 0x7f) << 20;
+    vu u = v_widen_u8(b), mag = (u & 0x7f) << 20;
     vf x = v_widen(mag, 127 - 7, (vu)((u & 0x7f) == 0x7f));
     return (vf)((vu)x | (u & 0x80) << 24);
 }
@@ -290,8 +301,7 @@ static inline vf v_from_f8e5m2(vu8 b)
 
 static inline vf v_from_i8(vu8 b)
 {
-    vu u = __builtin_convertvector(b, vu);
-    return __builtin_convertvector((vi)(u ^ 0x80) - 0x80, vf);
+    return __builtin_convertvector((vi)(v_widen_u8(b) ^ 0x80) - 0x80, vf);
 }
 
 /* The values of VW codes of nf4, in VW / 2 bytes. */
