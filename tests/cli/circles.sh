@@ -11,19 +11,20 @@ most=25
 # The circles that are not cut yet: a reason that ends in a colon, and in lines below it, which
 # begin with a blank, the sources or folders that may call each other. There is none.
 known=''
-# symbols_of OBJECT: prints its source and each of its symbols. FOLDER/CMakeFiles/LIBRARY.dir/x.c.o
-# is the object of FOLDER/x.c; an object whose source is gone is left of an earlier build.
-symbols_of() {
-    local source
-    source=$(sed 's,CMakeFiles/[^/]*/,,; s,\.o$,,' <<<"$1")
-    [ -f "$root/$source" ] || return 0
-    nm -P -g "$1" | awk -v s="$source" '{ print s, $1, $2 }'
-}
 
 cd "$build"
-find common buckets formats precompute train -path '*/CMakeFiles/*' -name '*.o' | sort |
-while read -r object; do symbols_of "$object"; done |
-awk -v known="$known" -v most="$most" '
+find common buckets formats precompute train -path '*/CMakeFiles/*' -name '*.o' -print0 | sort -z |
+xargs -0 nm -A -P -g |
+awk -v root="$root/" -v known="$known" -v most="$most" '
+# FOLDER/CMakeFiles/LIBRARY.dir/x.c.o is the object of FOLDER/x.c, or "" if that is gone: the object
+# is left of an earlier build.
+function source_of(object,    s, line) {
+    s = object
+    sub(/CMakeFiles\/[^\/]*\//, "", s); sub(/\.o:$/, "", s)
+    if ((getline line < (root s)) < 0) return ""
+    close(root s)
+    return s
+}
 function folder_of(s) { sub(/\/[^\/]*$/, "", s); return s }
 function add(a, b, why) {
     if (a == b || ((a, b) in arrow)) return
@@ -71,6 +72,9 @@ BEGIN {
     delete row[""]
 }
 {
+    if (!($1 in source)) source[$1] = source_of($1)
+    if (source[$1] == "") next
+    $1 = source[$1]
     if (!($1 in seen)) {
         seen[$1] = 1; n_sources++
         sources[folder_of($1)]++; folders[folder_of($1) "/"] = 1
