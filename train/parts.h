@@ -120,7 +120,8 @@ typedef struct vtrain_plan {
     int64_t standing;                         /* bytes of predicted: weights, optimiser, loader, and
                                                * tables */
     int64_t tables;                           /* bytes of these: names and descriptions of tensors
-                                               * in the model, its files and its LoRA */
+                                               * in the model, its files and its LoRA, and the
+                                               * device's context */
     int64_t kernels;                          /* bytes of predicted: compiled kernels and their
                                                * descriptions, which the first dry steps make */
     int blocks;                               /* of the transformer */

@@ -1,6 +1,6 @@
-/* memory.c - predicts memory: the bytes held during the whole run, down to the names of tensors, the
- * bytes of a step of each bucket (measured by dry steps), the number of blocks to recompute so that
- * a step fits, and the flags that would need less. */
+/* memory.c - predicts memory: the bytes held during the whole run, down to the names of tensors,
+ * the bytes of a step of each bucket (measured by dry steps), the number of blocks to recompute so
+ * that a step fits, and the flags that would need less. */
 #include "train/plan/memory.h"
 
 #include <fcntl.h>
@@ -50,25 +50,29 @@ static int64_t free_bytes(void)
     return kib * 1024;
 }
 
-/* Bytes held during the whole run: weights, gradients, optimiser, averages, loader. */
-static int64_t standing_bytes(const vtrain *t)
+/* Bytes of the model: weights, gradients, and what runs with it. */
+static int64_t model_bytes(const vtrain *t)
 {
     const vtrain_fit fit = vtrain_fit_of(t);
-    vt_param_bytes b = vt_params_bytes(t->params);
-    size_t files = vtrain_weights_bytes(t->model.weights) +
-                   vtrain_weights_bytes(t->model.low_weights);
-    return (int64_t)(b.values + b.grads + vtrain_opt_bytes(t->optim.state) +
-                     vtrain_loader_bytes(t->loader) + files + fit.held +
+    const vt_param_bytes b = vt_params_bytes(t->params);
+    return (int64_t)(b.values + b.grads + fit.held + vtrain_weights_bytes(t->model.weights) +
+                     vtrain_weights_bytes(t->model.low_weights));
+}
+
+/* Bytes held during the whole run: the model, its tables, optimiser, averages, loader. */
+static int64_t standing_bytes(const vtrain *t)
+{
+    return model_bytes(t) + t->plan.tables +
+           (int64_t)(vtrain_opt_bytes(t->optim.state) + vtrain_loader_bytes(t->loader) +
                      vtrain_dist_bytes(t->ranks.dist));
 }
 
-/* Bytes on the heap beside these: of each tensor a name and descriptions, in the model, in its files
- * and in those of what runs with it. A dry run has no values. */
-static int64_t table_bytes(const vtrain *t, int64_t values)
+/* A dry run has no values. */
+void vtrain_memory_opened(vtrain *t)
 {
-    const int64_t held = t->cfg.dry_run ? (int64_t)vtrain_loader_bytes(t->loader) : values;
-    const int64_t rest = (int64_t)vc_heap_used() - t->memory.heap - t->plan.kernels - held;
-    return rest > 0 && vt_host_memory(t->g) ? rest : 0;
+    const int64_t held = t->cfg.dry_run ? 0 : model_bytes(t);
+    const int64_t rest = (int64_t)vc_heap_used() - t->memory.heap - held;
+    t->plan.tables = rest > 0 && vt_host_memory(t->g) ? rest : 0;
 }
 
 /* Bytes that a step may take on this rank: its tensors, and the kernels' scratch. */
@@ -279,8 +283,6 @@ int vtrain_memory_plan(vtrain *t, vc_err *err)
     const vtrain_fit fit = vtrain_fit_of(t);
     t->plan.blocks = fit.blocks;
     t->plan.standing = standing_bytes(t);
-    t->plan.tables = table_bytes(t, t->plan.standing);
-    t->plan.standing += t->plan.tables;
     free(t->plan.recompute);                  /* of an earlier plan, of fewer samples */
     free(t->plan.group_flops);
     t->plan.recompute = calloc(n, sizeof *t->plan.recompute);
@@ -382,7 +384,7 @@ int vtrain_memory_place(vtrain *t, vc_err *err)
     int rc = vt_params_place(t->params, t->plan.swapped, err);
     if (rc)
         return vc_context(err, vtrain_memory_remedy(t, t->plan.largest, rc, err), "weights");
-    t->plan.standing = standing_bytes(t) + t->plan.tables;
+    t->plan.standing = standing_bytes(t);
     predict(t);
     return 0;
 }

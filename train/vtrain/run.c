@@ -303,7 +303,11 @@ static int open_run(vtrain *t, vc_flags *set, vc_err *err)
     vc_progress_end(t->ui);                    /* of loading */
     if (!rc)
         rc = vtrain_base_open(t, err);
-    return rc ? rc : vtrain_sources_open(t, err);
+    if (!rc)
+        rc = vtrain_sources_open(t, err);
+    if (!rc)
+        vtrain_memory_opened(t);
+    return rc;
 }
 
 /* Fails if ranks read different datasets, settings or checkpoints: their gradients would not fit
