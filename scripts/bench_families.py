@@ -41,8 +41,8 @@ TUNED = {"MALLOC_MMAP_THRESHOLD_": str(1 << 40), "MALLOC_TRIM_THRESHOLD_": str(1
 # size: of random_model.py; layers, grid: of training steps, in blocks and latents; tokens: of a
 # prompt; masked: padding is masked; longest: prompts are padded to the longest, not to `prompt`
 # tokens; width: of its states, unless 4096; skipped: layers at the text encoder's end that no
-# program needs; clip: of the VAE; patch: the transformer's, in latents, unless 2; sound: frames of
-# the sound beside a clip; beside: parts of the folder that run with the transformer
+# program needs; clip: of the VAE; patch: the transformer's, in latents, unless 2; sound: clips have
+# sound; beside: parts of the folder that run with the transformer
 FAMILIES = {
     "cogvideox": dict(size="2b", layers=[4], grid=(13, 32, 48), tokens=226, prompt=226, skipped=0,
                       clip=(9, 240, 368), transformer="CogVideoXTransformer3DModel",
@@ -70,7 +70,7 @@ FAMILIES = {
                       text="T5EncoderModel",
                       lora=["to_q", "to_k", "to_v", "to_out.0"]),
     "ltx-2": dict(size="ltx-2.0", layers=[2], patch=1, grid=(5, 16, 24), tokens=128, width=3840,
-                  sound=103, skipped=0, clip=(17, 256, 384), beside="connectors",
+                  sound=True, skipped=0, clip=(17, 256, 384), beside="connectors",
                   transformer="LTX2VideoTransformer3DModel", vae="AutoencoderKLLTX2Video",
                   parts=["lora"], lora=["to_q", "to_k", "to_v", "to_out.0"]),
     "flux": dict(size="flux-dev", layers=[1, 2], grid=(1, 64, 64), tokens=512, clip=(1, 512, 512),
@@ -97,6 +97,11 @@ FAMILIES = {
 TORCH = {"bf16": "bfloat16", "f32": "float32"}
 
 
+def sound_frames(a):
+    """Frames of the sound of random_dataset's clips, 25 a second; clips have 8 a second."""
+    return int((8 * (a.grid[0] - 1) + 1) * 25 / 8 + 0.5)
+
+
 def arguments(a, dtype):
     """Random arguments of forward(), and the shape of the prediction, by family."""
     import torch
@@ -109,7 +114,7 @@ def arguments(a, dtype):
     text, t = draw(1, n, width) * 0.2, torch.tensor([500.0], device=a.device)
     mask = torch.ones(1, n, dtype=torch.int64, device=a.device)
     if a.family == "ltx-2":                # the prompts are those that the connectors make
-        n, sound = 1024, FAMILIES[a.family]["sound"]
+        n, sound = 1024, sound_frames(a)
         return dict(hidden_states=draw(1, f * h * w, 128), timestep=t[:, None].repeat(1, f * h * w),
                     audio_hidden_states=draw(1, sound, 128), audio_timestep=t[:, None], sigma=t,
                     encoder_hidden_states=draw(1, n, width) * 0.2,
@@ -394,7 +399,7 @@ def claim(a, what, tokens):
     kind = {"lora": "LoRA step", "full": "full finetune step",
             "full16": "full finetune step with adamw_bf16"}[what]
     size = "" if a.family.startswith(a.size) else f" {a.size}"
-    sound = f" + {family['sound']}" if "sound" in family else ""
+    sound = f" + {sound_frames(a)}" if "sound" in family else ""
     return f"{a.family}{size}: {kind}, {blocks}, {family['tokens']} + {video}{sound} tokens{types}"
 
 
