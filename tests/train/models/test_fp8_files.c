@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "common/cpu/simd/isa.h"
 #include "common/os/file.h"
 #include "tests/lib/ok.h"
 #include "tests/lib/scaled_files.h"
@@ -128,8 +129,13 @@ static void check(const vtrain_family *family, const char *golden, const scaled_
     float *want = output_of(family, golden, "plain", NULL, VC_DTYPE_NONE, &n, &scales);
     float *got = output_of(family, golden, "fp8", NULL, VC_DTYPE_NONE, &n, &scales);
     assert_true(scales);                                    /* held as codes */
-    if (memcmp(got, want, sizeof *got * (size_t)n))
-        fail_msg("%s, %s: %g", golden, f->end, golden_error(got, want, n));
+    /* With AVX-512 small products of f32 weights are oneDNN's, which sums in another order. */
+    cpu_isa isa;
+    vc_err err = { 0 };
+    assert_ok(cpu_isa_open(&isa, NULL, &err), &err);
+    const double far = golden_error(got, want, n);
+    if (isa.avx512 ? far > 2e-6 : memcmp(got, want, sizeof *got * (size_t)n) != 0)
+        fail_msg("%s, %s: %g", golden, f->end, far);
     float *as = output_of(family, golden, "fp8", NULL, VC_F32, &n, &scales);
     assert_false(scales);
     assert_memory_equal(as, want, sizeof *got * (size_t)n);
