@@ -50,7 +50,8 @@ const vc_role_row vc_roles[VC_ROLES] = {
     [VC_ROLE_VISION] = {
         .name = "vision", .kind = VC_VALUE_EMBEDS, .modes = I2V | INPAINT | CONTROL_REF,
         .recipe = { .tag = "vision", .keyed = VC_KEYED_PIXELS | VC_KEYED_VISION,
-                    .pixels = VC_PIXELS_SEEN }, .what = "a vision model's states of the first frame" },
+                    .pixels = VC_PIXELS_SEEN },
+        .what = "a vision model's states of the first frame" },
     [VC_ROLE_CONTROL] = {
         .name = "control", .kind = VC_VALUE_MOMENTS, .clip = true, .modes = CONTROL | CONTROL_REF,
         .recipe = { .tag = "control", .keyed = VC_KEYED_PIXELS | VC_KEYED_ENCODING,

@@ -259,7 +259,7 @@ static int read_lines(reader *r, const char *s, size_t size)
 
 /* ---- the document ---- */
 
-/* Adds the flags of TRAINER_EXTRA_ARGS, words between blanks: --flag, --flag=value, --flag value. */
+/* Adds the flags of TRAINER_EXTRA_ARGS, words between blanks: --flag, --flag=value, --flag value */
 static int add_flags(settings *keys, const setting *s, vc_err *err)
 {
     char *words = strdup(s->value), *rest = words;

@@ -7,9 +7,9 @@
  *     export TRAINER_EXTRA_ARGS="--lora_rank=16 --disable_benchmark"
  *     TRAINER_EXTRA_ARGS+=" --max_grad_norm 1"
  *
- * Lines are assignments as a shell reads them, and nothing is run: other lines, `...` and $(...) are
- * refused. As in SimpleTuner, "false" leaves a flag out, and the flags of TRAINER_EXTRA_ARGS come
- * last. A name that is no setting has the key "env.NAME". */
+ * Lines are assignments as a shell reads them, and nothing is run: other lines, `...` and $(...)
+ * are refused. As in SimpleTuner, "false" leaves a flag out, and the flags of TRAINER_EXTRA_ARGS
+ * come last. A name that is no setting has the key "env.NAME". */
 #ifndef COMMON_CLI_CONFIG_ENV_H
 #define COMMON_CLI_CONFIG_ENV_H
 

@@ -1,5 +1,5 @@
-/* positions.c - the sizes that a transformer has positions for; see components.h. vtrain checks them
- * by the same fields, when everything is encoded. */
+/* positions.c - the sizes that a transformer has positions for; see components.h. vtrain checks
+ * them by the same fields, when everything is encoded. */
 #include <stdio.h>
 
 #include "precompute/run/vprep.h"

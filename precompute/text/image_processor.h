@@ -27,8 +27,9 @@ typedef struct image_processor {
 } image_processor;
 
 /* Reads DIR/preprocessor_config.json for a vision model of side x side pixels; dir NULL: CLIP's own
- * constants, which this file has in diffusers' folders of Wan, or (whole) SigLIP's. VC_EFORMAT names
- * a field whose value is not supported; VC_EMISMATCH: the file makes pictures of another size. */
+ * constants, which this file has in diffusers' folders of Wan, or (whole) SigLIP's. VC_EFORMAT
+ * names a field whose value is not supported; VC_EMISMATCH: the file makes pictures of another
+ * size. */
 int image_processor_open(image_processor *p, const char *dir, int side, bool whole, vc_err *err);
 void image_processor_hash(vf_hasher *h, const image_processor *p);
 /* rgb [h,w,3] -> pixels [side,side,3], the same bytes as Pillow's before they are normalised. */

@@ -6,7 +6,8 @@ those of the masked picture in `cond.video` and its mask in `pixels` and `cond.m
 the ControlNet have names with `controlnet.`, and all of them values that are not zero. The case
 `scaled` has the ControlNet's results times `control_scale`; in `guided` it reads the first row, and
 its results are added to both, as in guided samples of the pipelines. The numbers of blocks are such
-that the last result of some is read by no block. `base` has the gradients of all weights, the base's too.
+that the last result of some is read by no block. `base` has the gradients of all weights,
+the base's too.
 """
 import golden
 import torch

@@ -1,4 +1,4 @@
-"""Samples of diffusers' pipelines of HunyuanVideo 1.5, guided by a negative prompt, from the weights
+"""Samples of diffusers' pipelines of HunyuanVideo 1.5, guided by a negative prompt, from weights
 of the transformers' goldens of the same names.
 
 `samples-NAME` has `text` and `text_2` [n,D] of the prompt, `negative_text` and `negative_text_2`,

@@ -2,8 +2,9 @@
 
 Behind each block the picture's tokens x get output_proj(gelu(input_proj(rms(x) + rms(c)))), where c
 is img_in of the condition's tokens. Cases as in qwen.py, with the condition's latents in
-`cond.control` (for inpainting as in controlnet.py); the weights of the ControlNet have names with `controlnet.`, and all of them values
-that are not zero. The case `base` has the gradients of all weights, the base's too.
+`cond.control` (for inpainting as in controlnet.py); the weights of the ControlNet have names with
+`controlnet.`, and all of them values that are not zero. The case `base` has the gradients of all
+weights, the base's too.
 """
 import golden
 import torch

@@ -20,7 +20,8 @@ static const struct { const char *text, *keys; } good[] = {
     { "# a comment\n\n   \nexport MODEL_TYPE='lora'\n", "model_type=lora\n" },
     { "MODEL_FAMILY=\"flux2\"   # \"z_image\" too\n", "model_family=flux2\n" },
     { "\texport   LEARNING_RATE=8e-7#x\r\n", "learning_rate=8e-7#x\n" },
-    { "VALIDATION_PROMPT=a 'red # \"b\"'\\ c  # not this\n", "validation_prompt=a red # \"b\" c\n" },
+    { "VALIDATION_PROMPT=a 'red # \"b\"'\\ c  # not this\n",
+      "validation_prompt=a red # \"b\" c\n" },
     { "VALIDATION_PROMPT=\"a \\\"b\\\" \\$5 \\x\"\n", "validation_prompt=a \"b\" $5 \\x\n" },
     { "RESOLUTION=64\nMINIMUM_RESOLUTION=$RESOLUTION\nOUTPUT_DIR=\"out/${RESOLUTION}px\"\n",
       "resolution=64\nminimum_image_size=64\noutput_dir=out/64px\n" },
@@ -41,7 +42,8 @@ static const struct { const char *text, *keys; } good[] = {
 };
 /* A text, and what its error has. */
 static const struct { const char *text, *says; } bad[] = {
-    { "\nif true; then\n", "line 2: \"if true; then\" is no NAME=value: nothing of the file is run" },
+    { "\nif true; then\n",
+      "line 2: \"if true; then\" is no NAME=value: nothing of the file is run" },
     { "source x.env\n", "leave such lines out" },
     { "export MODEL_TYPE\n", "line 1: \"MODEL_TYPE\" is no NAME=value" },
     { "=x\n", "is no NAME=value" },
@@ -53,8 +55,8 @@ static const struct { const char *text, *says; } bad[] = {
     { "OUTPUT_DIR=\"`date`\"\n", "write its value" },
     { "OUTPUT_DIR=${A:-x}\n", "line 1: of ${...} a name alone is read" },
     { "OUTPUT_DIR=${A\n", "a name alone is read" },
-    { "OUTPUT_DIR=$VLT_TEST_NONE\n", "line 1: $VLT_TEST_NONE has no value, neither in a line before "
-      "nor in the environment: write it" },
+    { "OUTPUT_DIR=$VLT_TEST_NONE\n", "line 1: $VLT_TEST_NONE has no value, neither in a line "
+      "before nor in the environment: write it" },
     { "OUTPUT_DIR=\"a\nb\"\n", "line 1: the quote \" is not closed in its line" },
     { "OUTPUT_DIR='a\n", "the quote ' is not closed" },
     { "OUTPUT_DIR=a\\\nb\n", "line 1: a value that goes on in the next line" },
@@ -113,7 +115,8 @@ static void test_limits(void **state)
     char *text = malloc(BYTES + 1);
     memset(text, 'x', BYTES);
     memcpy(text, "A=", 2);
-    assert_fails(vc_env_document(&doc, text, BYTES, &err), VC_EUSAGE, &err, "more than 65536 bytes");
+    assert_fails(vc_env_document(&doc, text, BYTES, &err), VC_EUSAGE, &err,
+                 "more than 65536 bytes");
     size_t n = 0;
     for (int i = 0; i < 1001; i++)
         n += (size_t)sprintf(text + n, "A%d=x\n", i);

@@ -180,7 +180,8 @@ static void test_inputs(void **state)
         "tile_size_in_pixels tile_stride tiled timesignature use_distilled_pipeline "
         "use_gradient_checkpointing use_gradient_checkpointing_offload use_two_stage_pipeline "
         "use_unified_sequence_parallel vace_scale value_controller_inputs vap_prompt vap_video "
-        "video_latents video_noise video_positions vlm_image vocal_language wantodance_fps wantodance_keyframes "
+        "video_latents video_noise video_positions vlm_image vocal_language wantodance_fps "
+        "wantodance_keyframes "
         "wantodance_keyframes_mask wantodance_music_path wantodance_reference_image width y "
         "zero_cond_t";
     size_t n;

@@ -405,7 +405,8 @@ static void test_pictures(void **state)
         { "qwen", 2, { .width = 32, .family = "qwen-image" }, "" },
         { "hunyuan15", 2, { .width = 32, .encoders = 2, .family = "hunyuanvideo1.5",
                             .vae = "AutoencoderKLHunyuanVideo15" }, "" },
-        /* the attention over taps has gradients near 0, which the default 1e-8 makes whole steps of */
+        /* the attention over taps has gradients near 0, which the default 1e-8 makes whole steps of
+         * */
         { "krea2", 2, { .width = 192, .family = "krea2", .vae = "AutoencoderKLQwenImage" },
           "--adam_epsilon 1e-6" },
         { "zimage", 3, { .width = 32, .family = "z-image", .vae = "AutoencoderKL" }, "" },

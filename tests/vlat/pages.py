@@ -196,7 +196,8 @@ def heard(page):
     holds(page.run(last + "return parseFloat(s.querySelector('i').style.left)") > 90,
           "the line in the wave does not go along")
     button.click()
-    until(lambda: 0 < state("currentTime") < 0.6 and not state("paused"), "the button plays nothing")
+    until(lambda: 0 < state("currentTime") < 0.6 and not state("paused"),
+          "the button plays nothing")
 
 
 def narrow_and_dark(page):

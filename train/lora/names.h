@@ -51,8 +51,8 @@ typedef struct vtrain_renamed {
 /* Finds the row of a module in a family's table, which may be NULL. The caller frees r->theirs. */
 int vtrain_rename_find(vtrain_renamed *r, const vtrain_rename *table, const char *module,
                        vc_err *err);
-/* The same for a file of adapters, where the row of a module whose halves are swapped is that of its
- * weight: r->theirs is the module's name, without ".weight". */
+/* The same for a file of adapters, where the row of a module whose halves are swapped is that of
+ * its weight: r->theirs is the module's name, without ".weight". */
 int vtrain_rename_module(vtrain_renamed *r, const vtrain_rename *table, const char *module,
                          vc_err *err);
 /* Whether the file has the rows of r's module with the second half first. */

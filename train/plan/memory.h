@@ -4,9 +4,9 @@
 
 #include "train/vtrain.h"
 
-/* After the model was opened, before other parts are: counts what this left in memory beside values,
- * of each tensor a name and descriptions, in the model, in its files and in those of what runs with
- * it. */
+/* After the model was opened, before other parts are: counts what this left in memory beside
+ * values, of each tensor a name and descriptions, in the model, in its files and in those of what
+ * runs with it. */
 void vtrain_memory_opened(vtrain *t);
 /* Fills in the plan, except steps and batches, by a dry step of every group. The blocks
  * that are not recomputed are the last ones: backward frees their memory before it reaches the

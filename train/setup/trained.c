@@ -304,8 +304,9 @@ static int check_diffsynth(const vtrain *t, vc_err *err)
                    "this is a %s: leave the flag out, or give --adapter lora", a->title);
 }
 
-/* Whether the first authors' form of a module, whose row is r, cannot hold its LoKr: several modules
- * are one there, or its halves are exchanged, which those of an odd first matrix cannot be. */
+/* Whether the first authors' form of a module, whose row is r, cannot hold its LoKr: several
+ * modules are one there, or its halves are exchanged, which those of an odd first matrix cannot be.
+ * */
 static bool has_no_form(const vt_lin *lin, const vtrain_renamed *r)
 {
     const vt_tensor *one = lin->factor[0] ? lin->factor[0] : lin->factor[1];

@@ -57,7 +57,8 @@ static int write_lora(const vtrain *t, int i, const char *dir, vf_sums *sums, vc
     vtrain_export_lora_opts o = {
         .rank = t->cfg.rank, .alpha = t->cfg.network_alpha, .bake = t->cfg.bake_scale,
         .kohya = kohya, .comfyui = t->cfg.export_comfyui,
-        .diffsynth = t->cfg.export_diffsynth, .data = roots, .plan = plans, .sums = sums, .more = dir, .model = i,
+        .diffsynth = t->cfg.export_diffsynth, .data = roots, .plan = plans, .sums = sums,
+        .more = dir, .model = i,
         .transformer = i ? "transformer_2"
                        : t->model.boundary > 0 ? vtrain_transformer_name(t) : NULL,
         .renames = t->model.family->lora_names, .suffix = vtrain_both(t) ? suffixes[i] : NULL,

@@ -1,7 +1,7 @@
 /* test_i2v.c - image-to-video models of HunyuanVideo, HunyuanVideo 1.5 and LTX-Video in whole runs:
  * validation samples against diffusers' pipelines (tests/golden/samples-*; of both HunyuanVideos'
- * T2V with a negative prompt too), first frames as posterior means, and datasets that are made for another of
- * these models. */
+ * T2V with a negative prompt too), first frames as posterior means, and datasets that are made for
+ * another of these models. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

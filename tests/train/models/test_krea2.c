@@ -29,8 +29,9 @@ static const ref_refusal bad_models[] = {
     { "{\"num_text_layers\":4}", "was expected" },
 };
 
-/* The promise for f32 is 3e-5. diffusers' own bf16 differs from its f32 by 1.02e-2 in the outputs of
- * `equal`, 7e-3 in others, and by 5e-2 in gradients of norms and of the LoRA of the prompt's blocks. */
+/* The promise for f32 is 3e-5. diffusers' own bf16 differs from its f32 by 1.02e-2 in the outputs
+ * of `equal`, 7e-3 in others, and by 5e-2 in gradients of norms and of the LoRA of the prompt's
+ * blocks. */
 static ref_suite suite = {
     .family = &vtrain_krea2, .variants = variants, .n = COUNT(variants),
     .f32 = { VC_F32, 3e-5, 3e-5, 1e-3, false }, .bf16 = { VC_BF16, 1.3e-2, 6e-2, 1e-2, true },

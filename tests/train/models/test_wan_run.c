@@ -460,8 +460,8 @@ static void test_refused(void **state)
     (void)state;
     refused("wan-i2v", 4, 0, "", VC_EMISMATCH, "was made with --train_mode normal: run vprep "
             "--train_mode i2v");
-    refused("wan-i2v", 4, VIDEO, "", VC_EMISMATCH, "takes a vision model's states of the first frame, "
-            "which the dataset");
+    refused("wan-i2v", 4, VIDEO, "", VC_EMISMATCH, "takes a vision model's states of the first "
+            "frame, which the dataset");
     refused("wan-flf2v", 4, VIDEO | VISION, "", VC_EMISMATCH, "image_embeds: shape [5,40], "
             "expected [10,40]");
     refused("wan-i2v", 4, VIDEO | VISION, "--first_frame_conditioning_p 1", VC_EUSAGE,
