@@ -159,8 +159,8 @@ static void check_type(vtrain_config *c, vc_flags *set, bool fresh)
         c->trainable_modules = vace;
     if (c->trainable_models && strcmp(c->trainable_models, "dit") && !control && !blocks)
         vc_flags_wrong(set, "--trainable_models \"%s\": dit, controlnet, Wan's vace and "
-                       "Qwen-Image's blockwise_controlnet are possible here: %s", c->trainable_models,
-                       vc_only_transformer);
+                       "Qwen-Image's blockwise_controlnet are possible here: %s",
+                       c->trainable_models, vc_only_transformer);
     else if (c->trainable_models && lora_said && !control)
         vc_flags_wrong(set, "--trainable_models: dit means a full finetune, but --training_type "
                        "says lora");

@@ -151,7 +151,8 @@ static const vc_peer_row rows[] = {
          "false/0>flow_shift=1|false/0.0>flow_shift=1|false/*>flow_shift|true/*>", ""),
     BOTH("flow_schedule_auto_shift", "model_family", "",
          "flux/true>timestep_sampling=flux_shift|flux/false>|z_image/false>|flux2/false>|"
-         "wan/false>|qwen_image/false>|ltxvideo/false>|ltxvideo2/false>|krea2/false>|hunyuanvideo/false>",
+         "wan/false>|qwen_image/false>|"
+         "ltxvideo/false>|ltxvideo2/false>|krea2/false>|hunyuanvideo/false>",
          "the shift by tokens is that of flux, and other models have their own: leave it out for "
          "the model's, or write --flow_shift N"),
     BY("flow_sigmoid_scale", "flow_use_uniform_schedule", "false", "false>logit_std|true>", ""),
