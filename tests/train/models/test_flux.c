@@ -20,7 +20,6 @@ enum { LORA_MODULES = 2 * 10 + 2 * 5 + 2 };
 static const ref_variant variants[] = {
     { "flux-dev", { "tall", "small" }, LORA_MODULES }, { "flux-schnell", { "wide" }, 0 },
     { "flux-kontext", { "tall", "without" }, LORA_MODULES },
-    { "flux-controlnet", { "tall", "scaled" }, 0 }, { "flux-controlnet-dual", { "wide" }, 0 },
 };
 
 static const ref_refusal bad_models[] = {
@@ -56,6 +55,16 @@ static ref_suite fill_suite = {
     .f32 = { VC_F32, 3e-5, 3e-5, 1e-3, false }, .bf16 = { VC_BF16, 2e-2, 5e-2, 1e-2, true },
 };
 
+/* With a ControlNet, diffusers' own bf16 differs from its f32 by up to 8.2e-2, in the gradient of a
+ * norm of keys; ours differs by 2.3e-2 to 3.5e-2, by the processor. */
+static const ref_variant controlled[] = {
+    { "flux-controlnet", { "tall", "scaled" }, 0 }, { "flux-controlnet-dual", { "wide" }, 0 },
+};
+static ref_suite controlled_suite = {
+    .family = &vtrain_flux, .variants = controlled, .n = COUNT(controlled),
+    .f32 = { VC_F32, 3e-5, 3e-5, 1e-3, false }, .bf16 = { VC_BF16, 2e-2, 5e-2, 1e-2, true },
+};
+
 /* Of a transformer with a ControlNet of 3 and 2 blocks. */
 static const ref_refusal bad_controlled[] = {
     { "{\"num_layers\":2}", "has 3 transformer_blocks, and the transformer has 2" },
@@ -74,8 +83,8 @@ static void test_controlled(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        REF_TESTS(suite), REF_TESTS(fill_suite), REF_REFUSED(suite), REF_NAMES(suite),
-        REF_FIRST(suite), cmocka_unit_test(test_controlled),
+        REF_TESTS(suite), REF_TESTS(fill_suite), REF_TESTS(controlled_suite), REF_REFUSED(suite),
+        REF_NAMES(suite), REF_FIRST(suite), cmocka_unit_test(test_controlled),
     };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }
