@@ -244,20 +244,25 @@ static void *alloc_pages(size_t bytes)
 
 static void *cpu_alloc(vt_dev *d, size_t bytes)
 {
-    (void)d;
     if (bytes >= LARGE)
         return alloc_pages(bytes);
     void *p = aligned_alloc(ALIGN, round_up(bytes, ALIGN));
-    return p ? memset(p, 0, bytes) : NULL;
+    if (!p)
+        return NULL;
+    d->on_heap += round_up(bytes, ALIGN);
+    return memset(p, 0, bytes);
 }
+
+static size_t cpu_on_heap(const vt_dev *d) { return d->on_heap; }
 
 static void cpu_free(vt_dev *d, void *p, size_t bytes)
 {
-    (void)d;
-    if (p && bytes >= LARGE)
+    if (p && bytes >= LARGE) {
         munmap(p, round_up(bytes, 4096));
-    else
+    } else if (p) {
+        d->on_heap -= round_up(bytes, ALIGN);
         free(p);
+    }
 }
 
 static void cpu_move(vt_dev *d, void *dst, const void *src, size_t bytes)
@@ -312,6 +317,7 @@ const vt_backend vt_cpu = {
     .expect = cpu_expect,
     .alloc = cpu_alloc,
     .free = cpu_free,
+    .on_heap = cpu_on_heap,
     .host_memory = true,
     .upload = cpu_move,
     .download = cpu_move,

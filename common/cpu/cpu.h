@@ -10,6 +10,8 @@
 #ifndef COMMON_CPU_CPU_H
 #define COMMON_CPU_CPU_H
 
+#include <stdatomic.h>
+
 #include "common/cpu/gemm/gemm.h"
 #include "common/cpu/simd/isa.h"
 #include "common/cpu/simd/rows.h"
@@ -29,6 +31,7 @@ struct vt_dev {
     size_t *scratch_need;                       /* the bytes so recorded, per thread */
     void *range;                                /* the pool's memory */
     size_t range_bytes;
+    atomic_size_t on_heap;                      /* bytes of parameters' areas that malloc gave */
     int fault;                                  /* first VC_E* of a kernel, or 0 */
     char fault_text[160];
     char describe[200];

@@ -82,6 +82,11 @@ bool vt_batch_keeps_bits(const vt_ctx *g)
 }
 const char *vt_describe(const vt_ctx *g) { return g->describe; }
 bool vt_host_memory(const vt_ctx *g) { return g->be->host_memory; }
+
+size_t vt_heap_bytes(const vt_ctx *g)
+{
+    return g->be->on_heap ? g->be->on_heap(g->dev) : 0;
+}
 bool vt_failed(const vt_ctx *g) { return g->err.code != 0; }
 
 void vt_watch(vt_ctx *g, void (*seen)(void *arg, double flops), void *arg)

@@ -111,6 +111,8 @@ bool vt_batch_keeps_bits(const vt_ctx *g);
 const char *vt_describe(const vt_ctx *g);
 /* Returns true if the data of tensors are host pointers. */
 bool vt_host_memory(const vt_ctx *g);
+/* Returns the bytes of parameters, their gradients and copies that malloc gave. */
+size_t vt_heap_bytes(const vt_ctx *g);
 
 /* ---- steps ---- */
 

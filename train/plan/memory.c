@@ -67,10 +67,12 @@ static int64_t standing_bytes(const vtrain *t)
                      vtrain_dist_bytes(t->ranks.dist));
 }
 
-/* A dry run has no values. */
+/* Large values are mapped, and of folded LoRAs a dry run has none. */
 void vtrain_memory_opened(vtrain *t)
 {
-    const int64_t held = t->cfg.dry_run ? 0 : model_bytes(t);
+    const vtrain_model *m = &t->model;
+    const size_t folded = vtrain_weights_bytes(m->weights) + vtrain_weights_bytes(m->low_weights);
+    const int64_t held = (int64_t)(vt_heap_bytes(t->g) + (t->cfg.dry_run ? 0 : folded));
     const int64_t rest = (int64_t)vc_heap_used() - t->memory.heap - held;
     t->plan.tables = rest > 0 && vt_host_memory(t->g) ? rest : 0;
 }
