@@ -47,7 +47,8 @@ static void runs_in_bf16(void **state)
 {
     (void)state;
     vae_bench b = open_bench("vae_hunyuan15", VC_BF16, VC_F32, false);
-    vae_encode_lengths(&b, (int[]){ 1, 5, 17, 0 }, VAE_TOL_BF16);
+    /* diffusers itself has 2.13e-2 in means; -O1 has 2.1e-2 here */
+    vae_encode_lengths(&b, (int[]){ 1, 5, 17, 0 }, 1.25 * VAE_TOL_BF16);
     vae_decode_like(&b, 5, VAE_TOL_BF16);
     vae_bench_close(&b);
 }
