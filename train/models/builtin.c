@@ -406,7 +406,7 @@ const vtrain_family vtrain_builtin = {
     .read = builtin_read, .free = builtin_free, .fit = builtin_fit, .prepare = builtin_prepare,
     .embed = builtin_embed,
     .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 1, block,
-                  NULL } },
+                  NULL, NULL } },
     .head = builtin_head,
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
     .flow_shift = 3, .logit_mean = 0, .logit_std = 1,

@@ -402,7 +402,7 @@ const vtrain_family vtrain_cogvideox = {
     .read = cogvideox_read, .fit = cogvideox_fit, .prepare = cogvideox_prepare,
     .embed = cogvideox_embed,
     .blocks = { { "transformer_blocks.%d.", block_table, sizeof(cogvideox_block), COG_IN, 1, block,
-                  NULL } },
+                  NULL, NULL } },
     .head = cogvideox_head,
     .scale = { [VC_ROLE_IMAGE] = VTRAIN_SCALE_INVERT, [VC_ROLE_VIDEO] = VTRAIN_SCALE_FACTOR,
                [VC_ROLE_MASK] = VTRAIN_SCALE_FACTOR, [VC_ROLE_CONTROL] = VTRAIN_SCALE_FACTOR },

@@ -343,9 +343,9 @@ static vt_tensor *flux_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tens
 /* The kinds of blocks of the transformer and of a ControlNet. */
 #define BLOCKS \
     .blocks = { { "transformer_blocks.%d.", nn_dual_table, sizeof(nn_dual_weights), N_IN, 2, \
-                  dual_block, NULL }, \
+                  dual_block, NULL, NULL }, \
                 { "single_transformer_blocks.%d.", nn_single_table, sizeof(nn_single_weights), \
-                  N_IN, 1, single_block, join_streams } }
+                  N_IN, 1, single_block, join_streams, NULL } }
 
 static const vtrain_family copied = {
     .class_name = "FluxControlNetModel",

@@ -385,7 +385,7 @@ static const vtrain_family copied = {
     .size = sizeof(qwen), .weights = offsetof(qwen, w), .table = copied_table,
     .read = qwen_read, .embed = copied_embed,
     .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 2, block,
-                  NULL } },
+                  NULL, NULL } },
     .hint = { "controlnet_blocks.%d" },
 };
 
@@ -396,7 +396,7 @@ const vtrain_family vtrain_qwen = {
     .controlnet = "blockwise_controlnet", .copied = &copied,
     .read = qwen_read, .fit = qwen_fit, .prepare = qwen_prepare, .embed = qwen_embed,
     .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 2, block,
-                  NULL } },
+                  NULL, NULL } },
     .two_parts = true, .head = qwen_head,
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
     .flow_shift = 1, .logit_mean = 0, .logit_std = 1, .schedule = qwen_schedule,

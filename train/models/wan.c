@@ -331,7 +331,7 @@ const vtrain_family vtrain_wan = {
     .spare = spare,
     .read = wan_read, .fit = wan_fit, .prepare = wan_prepare, .embed = wan_embed,
     .blocks = { { "blocks.%d.", wan_block_table, sizeof(wan_block_weights), N_IN, 1, wan_block,
-                  NULL } },
+                  NULL, NULL } },
     .head = wan_head,
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
     .flow_shift = 3, .logit_mean = 0, .logit_std = 1, .schedule = wan_schedule,

@@ -518,9 +518,9 @@ static vt_tensor *kinds_head(vt_ctx *g, void *model, const vtrain_in *in, vt_ten
 static const vtrain_family kinds_family = {
     .class_name = "Kinds", .size = sizeof(kinds), .table = no_table, .read = kinds_read,
     .embed = kinds_embed,
-    .blocks = { { "a.%d.", step_table, sizeof(step_weights), 1, 1, add_step, NULL },
-                { "a.%d.", twice_table, sizeof(twice_weights), 2, 2, double_it, NULL },
-                { "b.%d.", step_table, sizeof(step_weights), 1, 1, add_step, NULL } },
+    .blocks = { { "a.%d.", step_table, sizeof(step_weights), 1, 1, add_step, NULL, NULL },
+                { "a.%d.", twice_table, sizeof(twice_weights), 2, 2, double_it, NULL, NULL },
+                { "b.%d.", step_table, sizeof(step_weights), 1, 1, add_step, NULL, NULL } },
     .head = kinds_head,
 };
 

@@ -233,7 +233,7 @@ const vtrain_family vtrain_ltx = {
     .read = ltx_read, .fit = ltx_fit,
     .prepare = ltx_prepare, .embed = ltx_embed,
     .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 1, block,
-                  NULL } },
+                  NULL, NULL } },
     .head = predict,
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
     .flow_shift = 1, .logit_mean = 0, .logit_std = 1, .schedule = ltx_schedule,

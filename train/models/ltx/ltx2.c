@@ -234,7 +234,7 @@ const vtrain_family vtrain_ltx2 = {
     .read = ltx2_read, .fit = ltx2_fit,
     .prepare = ltx2_prepare, .embed = ltx2_embed,
     .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 1, block,
-                  NULL } },
+                  NULL, NULL } },
     .head = predict,
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
     .flow_shift = 1, .logit_mean = 0, .logit_std = 1, .schedule = ltx2_schedule,

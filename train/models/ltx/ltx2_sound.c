@@ -364,7 +364,7 @@ const vtrain_family vtrain_ltx2_sound = {
     .read = sound_read, .fit = sound_fit,
     .prepare = sound_prepare, .embed = embed,
     .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 2, block,
-                  NULL } },
+                  NULL, NULL } },
     .head = predict, .sound_head = predict_sound, .two_parts = true,
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
     .flow_shift = 1, .logit_mean = 0, .logit_std = 1, .schedule = ltx2_schedule,
