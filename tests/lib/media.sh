@@ -45,6 +45,20 @@ heard_clip() {
 }
 heard=
 
+# edged_pictures COLUMN: media/ with three pictures and their list, whose COLUMN has negatives
+edged_pictures()
+{
+    local i
+    mkdir -p media
+    picture() { ffmpeg -v error -y -f lavfi -i "testsrc2=s=64x64:r=1:d=1,$1" -frames:v 1 media/$2; }
+    printf 'image,prompt,%s\n' "$1" >media/metadata.csv
+    for i in "0 red" "1 blue" "2 flat"; do
+        picture "hue=h=$((${i% *} * 60))" ${i% *}.png
+        picture "hue=h=$((${i% *} * 60)),negate,hflip" edges-${i% *}.png
+        echo "${i% *}.png,a ${i#* } thing,edges-${i% *}.png" >>media/metadata.csv
+    done
+}
+
 sampling=(--video_sample_size 64 --video_sample_n_frames 9 --video_sample_stride 1)
 
 # same_values A B: two datasets hold the same keys and value bytes; their shards may differ.

@@ -4,20 +4,10 @@
 # DiffSynth-Studio, continues it, resumes, and trains a LoRA beside it, frozen or trained too; one
 # for inpainting; ranks; what is refused.
 . "$(dirname "$0")/../lib/check.sh"
+. "$lib/media.sh"
 export VLT_SOURCE
 
-picture() { ffmpeg -v error -y -f lavfi -i "testsrc2=s=64x64:r=1:d=1,$1" -frames:v 1 "media/$2"; }
-mkdir media
-for i in 0 1 2; do
-    picture "hue=h=$((i * 60))" $i.png
-    picture "hue=h=$((i * 60)),negate,hflip" edges-$i.png
-done
-cat >media/metadata.csv <<'END'
-image,prompt,blockwise_controlnet_image
-0.png,a red thing,edges-0.png
-1.png,a blue thing,edges-1.png
-2.png,a flat thing,edges-2.png
-END
+edged_pictures blockwise_controlnet_image
 need make_model m QwenImagePipeline qwen
 prep() { vprep --dataset_base_path media --dataset_metadata_path media/metadata.csv --height 64 \
     --width 64 --model m --data_file_keys "image,blockwise_controlnet_image" --out "$@"; }

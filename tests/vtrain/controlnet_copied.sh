@@ -4,20 +4,10 @@
 # reads it, continues it, resumes, trains a LoRA beside it, frozen or trained too, and samples with
 # it; one of Qwen-Image for inpainting; ranks; what is refused.
 . "$(dirname "$0")/../lib/check.sh"
+. "$lib/media.sh"
 export VLT_SOURCE
 
-picture() { ffmpeg -v error -y -f lavfi -i "testsrc2=s=64x64:r=1:d=1,$1" -frames:v 1 "media/$2"; }
-mkdir media
-for i in 0 1 2; do
-    picture "hue=h=$((i * 60))" $i.png
-    picture "hue=h=$((i * 60)),negate,hflip" edges-$i.png
-done
-cat >media/metadata.csv <<'END'
-image,prompt,controlnet_image
-0.png,a red thing,edges-0.png
-1.png,a blue thing,edges-1.png
-2.png,a flat thing,edges-2.png
-END
+edged_pictures controlnet_image
 sed 's/controlnet_image/conditioning_image/' media/metadata.csv >media/conditions.csv
 common=(--train_batch_size 1 --threads 1 --workers 1 --mixed_precision no --seed 5)
 control=(--trainable_models controlnet --learning_rate 1e-3 --lr_scheduler constant)

@@ -360,8 +360,8 @@ static vt_tensor *flux2_head(vt_ctx *g, void *model, const vtrain_in *in, vt_ten
 #define TIMES "time_guidance_embed."
 #define SCALE(theirs_, ours_) { theirs_ ".scale", .ours = { ours_ ".weight" } }
 
-/* The modules, then tensors of whole weights that no LoRA has. A LoRA of norm_out.linear keeps this
- * name: the first authors' final_layer.adaLN_modulation.1 has shift before scale. */
+/* The modules, then tensors of whole weights that no LoRA has. The first authors'
+ * final_layer.adaLN_modulation.1 has shift before scale. */
 static const vtrain_rename first_names[] = {
     { "double_blocks.#.img_attn.qkv",
       .ours = { DUAL "attn.to_q", DUAL "attn.to_k", DUAL "attn.to_v" } },

@@ -38,8 +38,7 @@
     NORM("single_blocks.#.norm.query_norm", SINGLE "attn.norm_q"), \
     NORM("single_blocks.#.norm.key_norm", SINGLE "attn.norm_k")
 
-/* A LoRA of norm_out.linear keeps this name: the first authors' final_layer.adaLN_modulation.1 has
- * shift before scale. */
+/* The first authors' final_layer.adaLN_modulation.1 has shift before scale. */
 const vtrain_rename flux_names[] = {
     SHARED,
     { "double_blocks.#.img_mod.lin", .ours = { DUAL "norm1.linear" } },

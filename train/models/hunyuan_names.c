@@ -1,57 +1,28 @@
 /* hunyuan_names.c - Tencent's names of HunyuanVideo's modules, and its files; see hunyuan.h */
 #include "train/models/hunyuan.h"
+#include "train/models/hunyuan_rows.h"
 
 #include <stdio.h>
 
 #include "train/models/dit.h"
 
-#define REFINER_OURS "context_embedder.token_refiner.refiner_blocks.#."
 #define REFINER "txt_in.individual_token_refiner.blocks."
-#define REFINER_THEIRS REFINER "#."
 #define TIMES_OURS "time_text_embed."
-#define TEXT_OURS "context_embedder.time_text_embed."
-#define DUAL_OURS "transformer_blocks.#."
 #define SINGLE_OURS "single_transformer_blocks.#."
 
 #define NORM(theirs_, ours_) { theirs_ ".weight", .ours = { ours_ ".weight" } }
 
-/* The modules, then tensors of whole weights that no LoRA has. A LoRA of norm_out.linear keeps this
- * name: Tencent's final_layer.adaLN_modulation.1 has shift before scale. */
+/* The modules, then tensors of whole weights that no LoRA has. Tencent's
+ * final_layer.adaLN_modulation.1 has shift before scale. */
 const vtrain_rename hunyuan_names[] = {
-    { "double_blocks.#.img_attn_qkv",
-      .ours = { DUAL_OURS "attn.to_q", DUAL_OURS "attn.to_k", DUAL_OURS "attn.to_v" } },
-    { "double_blocks.#.txt_attn_qkv",
-      .ours = { DUAL_OURS "attn.add_q_proj", DUAL_OURS "attn.add_k_proj",
-                DUAL_OURS "attn.add_v_proj" } },
-    { "double_blocks.#.img_attn_proj", .ours = { DUAL_OURS "attn.to_out.0" } },
-    { "double_blocks.#.txt_attn_proj", .ours = { DUAL_OURS "attn.to_add_out" } },
-    { "double_blocks.#.img_mod.linear", .ours = { DUAL_OURS "norm1.linear" } },
-    { "double_blocks.#.txt_mod.linear", .ours = { DUAL_OURS "norm1_context.linear" } },
-    { "double_blocks.#.img_mlp.fc1", .ours = { DUAL_OURS "ff.net.0.proj" } },
-    { "double_blocks.#.img_mlp.fc2", .ours = { DUAL_OURS "ff.net.2" } },
-    { "double_blocks.#.txt_mlp.fc1", .ours = { DUAL_OURS "ff_context.net.0.proj" } },
-    { "double_blocks.#.txt_mlp.fc2", .ours = { DUAL_OURS "ff_context.net.2" } },
+    HUNYUAN_DUAL_ROWS,
     /* proj_mlp is four times as wide as q, k and v */
     { "single_blocks.#.linear1",
       .ours = { SINGLE_OURS "attn.to_q", SINGLE_OURS "attn.to_k", SINGLE_OURS "attn.to_v",
                 SINGLE_OURS "proj_mlp" }, .share = { 1, 1, 1, 4 } },
     { "single_blocks.#.linear2", .ours = { SINGLE_OURS "proj_out" } },
     { "single_blocks.#.modulation.linear", .ours = { SINGLE_OURS "norm.linear" } },
-    { REFINER_THEIRS "self_attn_qkv",
-      .ours = { REFINER_OURS "attn.to_q", REFINER_OURS "attn.to_k", REFINER_OURS "attn.to_v" } },
-    { REFINER_THEIRS "self_attn_proj", .ours = { REFINER_OURS "attn.to_out.0" } },
-    { REFINER_THEIRS "mlp.fc1", .ours = { REFINER_OURS "ff.net.0.proj" } },
-    { REFINER_THEIRS "mlp.fc2", .ours = { REFINER_OURS "ff.net.2" } },
-    { REFINER_THEIRS "adaLN_modulation.1", .ours = { REFINER_OURS "norm_out.linear" } },
-    { "txt_in.input_embedder", .ours = { "context_embedder.proj_in" } },
-    { "txt_in.t_embedder.mlp.0", .ours = { TEXT_OURS "timestep_embedder.linear_1" },
-      .comfyui = "txt_in.t_embedder.in_layer" },
-    { "txt_in.t_embedder.mlp.2", .ours = { TEXT_OURS "timestep_embedder.linear_2" },
-      .comfyui = "txt_in.t_embedder.out_layer" },
-    { "txt_in.c_embedder.linear_1", .ours = { TEXT_OURS "text_embedder.linear_1" },
-      .comfyui = "txt_in.c_embedder.in_layer" },
-    { "txt_in.c_embedder.linear_2", .ours = { TEXT_OURS "text_embedder.linear_2" },
-      .comfyui = "txt_in.c_embedder.out_layer" },
+    HUNYUAN_TEXT_ROWS,
     { "time_in.mlp.0", .ours = { TIMES_OURS "timestep_embedder.linear_1" },
       .comfyui = "time_in.in_layer" },
     { "time_in.mlp.2", .ours = { TIMES_OURS "timestep_embedder.linear_2" },

@@ -87,7 +87,8 @@ static inline uint32_t high_word(uint32_t a, uint32_t b)
     return (uint32_t)((uint64_t)a * b >> 32);
 }
 
-/* Computes 16 bits for each element of DRAWN packs from pack `at` on: vk_philox in lanes. */
+/* Computes 16 bits for each element of DRAWN packs from pack `at` on. These are vk_philox's rounds;
+ * compilers do not vectorise its array of words, and a call of it takes twice the time. */
 static void draw_bits(uint16_t *bits, const vk_draws *d, uint64_t at, int value)
 {
     uint32_t word[DRAWN][4];

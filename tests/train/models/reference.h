@@ -59,6 +59,8 @@ typedef struct ref_case {
     int32_t sound_length[8];
     int32_t length[8], length_2[8];
 } ref_case;
+/* Reads CASE/WHAT; the caller frees it, NULL: the golden lacks it. Its sizes are in dim or NULL. */
+float *ref_values(const vf_safetensors *f, const char *name, const char *what, int64_t *dim);
 void ref_case_open(ref_case *c, const vf_safetensors *f, const char *name);
 void ref_case_close(ref_case *c);
 
