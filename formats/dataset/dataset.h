@@ -125,6 +125,16 @@ int vf_dataset_text(const vf_dataset *d, vf_key k, bool check, vf_safetensors **
  * thousands of text shards vf_dataset_text searches half on average. */
 int vf_dataset_text_of(const vf_dataset *d, uint32_t i, vf_key k, bool check, vf_safetensors **st,
                        vc_err *err);
+/* Sizes that texts have, each with one text of that size. */
+enum { VF_MAX_SIZES = 4096 };
+typedef struct vf_text_size {
+    size_t bytes;                            /* of the value */
+    vf_key key;
+} vf_text_size;
+/* Lists the sizes of all texts, the greatest first, in a malloc'ed list. Of a value that is longer
+ * than a page nothing is read. *n is 0, and nothing is known, if there are more than VF_MAX_SIZES or
+ * too many pages to read (sizes.c). */
+int vf_dataset_text_sizes(const vf_dataset *d, vf_text_size **list, size_t *n, vc_err *err);
 /* VC_EFORMAT unless the value has the tensors of one kind of value, of a text or of latents, and no
  * others. */
 int vf_value_names(bool text, const vf_safetensors *st, vc_err *err);

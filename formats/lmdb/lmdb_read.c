@@ -342,6 +342,16 @@ void vf_lmdb_start(vf_lmdb_cursor *c, const vf_lmdb *m, const vf_tree *t)
     *c = (vf_lmdb_cursor){ .m = m, .t = t, .leaves_left = m->pages };
 }
 
+/* Asks the system for all leaves below a branch page at once: one by one each would be waited
+ * for. */
+static void fetch_leaves(const vf_lmdb *m, const uint8_t *page, unsigned n)
+{
+    lmdb_node node;
+    for (unsigned i = 0; i < n && !vf_lmdb_node(m, page, i, &node, NULL); i++)
+        if (node.child < m->pages)
+            vf_lmdb_fetch((vf_bytes){ m->base + node.child * m->page_size, m->page_size });
+}
+
 /* Pushes the page and the first child of each page, down to a leaf. */
 static int descend(vf_lmdb_cursor *c, uint64_t number, vc_err *err)
 {
@@ -354,6 +364,8 @@ static int descend(vf_lmdb_cursor *c, uint64_t number, vc_err *err)
         c->stack[c->level++].at = 0;
         if (leaf)
             return c->leaves_left-- ? 0 : vc_fail(err, VC_EFORMAT, "a page is reached twice");
+        if (c->ahead && c->m->map.data && c->level + 1 == c->t->depth)
+            fetch_leaves(c->m, c->stack[c->level - 1].page, c->stack[c->level - 1].n);
 
         lmdb_node node;
         rc = vf_lmdb_node(c->m, c->stack[c->level - 1].page, 0, &node, err);
@@ -377,9 +389,9 @@ static int next_leaf(vf_lmdb_cursor *c, vc_err *err)
     return rc ? rc : 1;
 }
 
-int vf_lmdb_next(vf_lmdb_cursor *c, vf_bytes *key, vf_bytes *value, vc_err *err)
+/* Moves to the next node of a leaf. Returns what vf_lmdb_next returns. */
+static int next_node(vf_lmdb_cursor *c, lmdb_node *node, vc_err *err)
 {
-    *key = *value = (vf_bytes){ 0 };
     if (!c->t || !c->t->depth)
         return 0;
 
@@ -394,11 +406,31 @@ int vf_lmdb_next(vf_lmdb_cursor *c, vf_bytes *key, vf_bytes *value, vc_err *err)
     }
     if (rc < 0 || !c->t)
         return rc;
+    rc = vf_lmdb_node(c->m, c->stack[c->level - 1].page, c->stack[c->level - 1].at, node, err);
+    return rc ? rc : 1;
+}
 
+int vf_lmdb_next(vf_lmdb_cursor *c, vf_bytes *key, vf_bytes *value, vc_err *err)
+{
     lmdb_node node;
-    rc = vf_lmdb_node(c->m, c->stack[c->level - 1].page, c->stack[c->level - 1].at, &node, err);
-    if (!rc)
-        rc = plain_value(c->m, &node, value, err);
+    *key = *value = (vf_bytes){ 0 };
+    int rc = next_node(c, &node, err);
+    if (rc <= 0)
+        return rc;
+    rc = plain_value(c->m, &node, value, err);
     *key = node.key;
     return rc ? rc : 1;
+}
+
+int vf_lmdb_next_size(vf_lmdb_cursor *c, vf_bytes *key, size_t *size, vc_err *err)
+{
+    lmdb_node node;
+    *key = (vf_bytes){ 0 };
+    *size = 0;
+    int rc = next_node(c, &node, err);
+    if (rc <= 0)
+        return rc;
+    *key = node.key;
+    *size = node.size;
+    return 1;
 }

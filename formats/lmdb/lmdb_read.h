@@ -76,6 +76,7 @@ typedef struct vf_lmdb_cursor {
     const vf_lmdb *m;
     const vf_tree *t;
     uint64_t leaves_left;                    /* bound, as a hostile tree may reach a page often */
+    bool ahead;                              /* leaves are read ahead; set after the start */
     unsigned level;                          /* pages on the stack; 0 before the first step */
     struct { const uint8_t *page; unsigned at, n; } stack[VF_TREE_DEPTH];
 } vf_lmdb_cursor;
@@ -84,6 +85,8 @@ void vf_lmdb_start(vf_lmdb_cursor *c, const vf_lmdb *m, const vf_tree *t);
 /* Returns 1 with the next pair in *key and *value, 0 past the last, VC_EFORMAT at damage, which
  * ends the walk. */
 int vf_lmdb_next(vf_lmdb_cursor *c, vf_bytes *key, vf_bytes *value, vc_err *err);
+/* The same with the value's size, as its node has it: a long value's own pages are not read. */
+int vf_lmdb_next_size(vf_lmdb_cursor *c, vf_bytes *key, size_t *size, vc_err *err);
 
 /* Checks every page of every tree and of the free list: each is reached exactly once, keys ascend
  * and lie within their parents' bounds, counts are right, free pages are unused. liblmdb may open a

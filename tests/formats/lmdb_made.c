@@ -82,16 +82,22 @@ void lmdb_same_tree(const vf_lmdb *m, MDB_txn *txn, const char *name)
     MDB_val k, v;
     MDB_stat st;
     vf_tree t;
-    vf_lmdb_cursor ours;
+    vf_lmdb_cursor ours, sizes;
     vf_bytes key, value, found;
     uint64_t n = 0;
+    size_t size;
     assert_int_equal(mdb_dbi_open(txn, name, 0, &db), 0);
     assert_int_equal(mdb_cursor_open(txn, db, &theirs), 0);
     mdb_stat(txn, db, &st);
     OK(vf_lmdb_tree(m, name, &t, &err));
     assert_int_equal(t.entries, st.ms_entries);
     vf_lmdb_start(&ours, m, &t);
+    vf_lmdb_start(&sizes, m, &t);
+    sizes.ahead = true;
     while (!mdb_cursor_get(theirs, &k, &v, MDB_NEXT)) {
+        assert_int_equal(vf_lmdb_next_size(&sizes, &key, &size, NULL), 1);
+        assert_memory_equal(key.data, k.mv_data, k.mv_size);
+        assert_int_equal(size, v.mv_size);
         assert_int_equal(vf_lmdb_next(&ours, &key, &value, NULL), 1);
         assert_int_equal(key.size, k.mv_size);
         assert_memory_equal(key.data, k.mv_data, k.mv_size);
@@ -104,6 +110,7 @@ void lmdb_same_tree(const vf_lmdb *m, MDB_txn *txn, const char *name)
     }
     assert_int_equal(vf_lmdb_next(&ours, &key, &value, NULL), 0);
     assert_int_equal(vf_lmdb_next(&ours, &key, &value, NULL), 0);
+    assert_int_equal(vf_lmdb_next_size(&sizes, &key, &size, NULL), 0);
     assert_int_equal(n, t.entries);
     mdb_cursor_close(theirs);
 }

@@ -33,6 +33,10 @@ static void walk(const vf_lmdb *m, const char *name)
     }
     if (rc == 0 && vf_lmdb_next(&c, &key, &value, &err) != 0)
         abort();                             /* a walk that has ended must not continue */
+    size_t size;
+    vf_lmdb_start(&c, m, &t);
+    for (steps = 0; vf_lmdb_next_size(&c, &key, &size, &err) > 0 && steps < 2000; steps++)
+        touch(m, key);
     vf_lmdb_get(m, &t, "\xff", 1, &again, &err);
     vf_lmdb_get(m, &t, "", 0, &again, &err);
 }
