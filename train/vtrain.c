@@ -33,6 +33,11 @@ int64_t vtrain_least_rows(const vtrain *t)
     return t->model.family->two_parts ? t->cfg.sp : 1;
 }
 
+bool vtrain_full_texts(const vtrain_config *c)
+{
+    return c->lora_dropout > 0 || c->network_dropout > 0;
+}
+
 int64_t vtrain_parts(const vtrain *t)
 {
     return t->samples.span[t->samples.n_spans - 1].batch / t->cfg.train_batch_size;

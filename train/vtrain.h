@@ -90,6 +90,9 @@ int vtrain_dp_groups(const vtrain *t);
 int vtrain_dp_group(const vtrain *t);
 /* The fewest rows of a text in a batch: where ranks share a text, each has one. */
 int64_t vtrain_least_rows(const vtrain *t);
+/* True if all training batches of a bucket have texts of one length (loader.h): places in the
+ * sequence, by which a LoRA drops values, do not depend on the other samples. */
+bool vtrain_full_texts(const vtrain_config *c);
 /* Numbers of a step's parts over all ranks, of a micro-batch's parts, and of a step's micro-batches
  * (divide.c). */
 int64_t vtrain_runs(const vtrain *t);

@@ -257,6 +257,7 @@ int vtrain_data_fit(vtrain_data *d, const vtrain_family *family, const vtrain_fi
         d->slot[i].absent = fit->absent_texts[i];
     }
     d->clean_frames = fit->clean_first ? fit->mult[0] : 0;
+    rc = vtrain_lengths_measure(d, err);
     for (int i = 0; i < VC_ROLES && !rc; i++)
         if ((d->roles | d->references) & 1u << i)
             rc = make_role_norm(d, (vc_role)i, family->scale[i], err);

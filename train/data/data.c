@@ -483,6 +483,7 @@ int vtrain_data_open(vtrain_data **out, const vtrain_data_opts *o, char **note, 
     if (!d)
         return vc_no_memory(err);
 
+    d->growing = o->shards != NULL;
     d->prior_loss = o->prior_loss > 0 ? o->prior_loss : 1;
     int rc = open_sets(d, o, err);
     if (!rc)

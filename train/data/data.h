@@ -2,7 +2,8 @@
  *
  * Opens the datasets, checks that they fit each other and the transformer, holds samples out,
  * groups the others by stored shape, kind and target, and has the normalisation of raw latents.
- * Opening reads the headers of one latent a group and of the empty prompts, and no other values.
+ * Opening reads the headers of one latent a group and of the empty prompts, and the fit those of
+ * one text of each size; no other values.
  * Samples of weight 0 are left out of the list. vtrain_data_fit is called once, right after open;
  * from then on several threads may use the immutable handle. */
 #ifndef TRAIN_DATA_DATA_H
@@ -43,7 +44,12 @@ typedef struct vtrain_slot {
     int64_t rows;                /* as fitted: rows of zeros follow a prompt up to this number; 0:
                                   * up to the longest of the batch */
     bool absent;                 /* as fitted: a text of one row of zeros is none */
+    int64_t longest;             /* as fitted: rows of the longest stored text; 0: not known, since
+                                  * texts may still come, or not needed */
 } vtrain_slot;
+/* The most rows that texts of these segments (0: of the whole clip) have in a batch. full: all
+ * batches have the rows that the longest possible text has (loader.h). */
+int64_t vtrain_data_longest(const vtrain_slot *s, int segments, bool full);
 /* The number of tokens of a text x [n,width] of the slot. */
 int64_t vtrain_slot_length(const vtrain_slot *s, const float *x, int64_t n);
 

@@ -236,19 +236,21 @@ static size_t most_rows(const vtrain_loader *l)
     return (size_t)((most + l->o.parts - 1) / l->o.parts);
 }
 
-static int make_text(vtrain_loader *l, vtrain_text *t, const vtrain_slot *s, size_t rows,
-                     vc_err *err)
+static int make_text(vtrain_loader *l, slot *of, int i, size_t rows, vc_err *err)
 {
-    int64_t n = s->rows ? s->rows : s->max_length;
-    for (uint32_t i = 0; i < l->d->n_groups; i++)
-        if (n < l->d->group[i].segments * s->max_length)
-            n = l->d->group[i].segments * s->max_length;
-    n = n < l->o.least_rows ? l->o.least_rows : n;
+    const vtrain_slot *s = &l->d->slot[i];
+    vtrain_text *t = &of->b.text[i];
+    int64_t n = l->o.least_rows;
+    for (uint32_t k = 0; k < l->d->n_groups; k++) {
+        const int64_t most = vtrain_data_longest(s, l->d->group[k].segments, l->o.full_texts);
+        n = n < most ? most : n;
+    }
     size_t row = (size_t)(n * s->width) * sizeof *t->embeds;
     int rc = 0;
 
     t->width = s->width;
     t->pooled_width = s->pooled;
+    of->text_room[i] = rows * (size_t)(n * s->width);
     if ((s->embeds && (rc = take(l, &t->embeds, rows, row, err))) ||
         (rc = take(l, &t->length, rows, sizeof *t->length, err)))
         return rc;
@@ -336,7 +338,7 @@ static int make_slot(vtrain_loader *l, slot *s, vc_err *err)
             rc = take(l, &s->b.cond[i], rows, role_size(d, i, clip, frame) * sizeof *s->b.cond[i],
                       err);
     for (int i = 0; i < d->n_slots && !rc; i++)
-        rc = make_text(l, &s->b.text[i], &d->slot[i], rows, err);
+        rc = make_text(l, s, i, rows, err);
     return rc;
 }
 

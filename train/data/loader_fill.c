@@ -2,6 +2,7 @@
 #include "train/data/loader_parts.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/rng.h"
@@ -249,8 +250,7 @@ static int64_t least_rows(const vtrain_loader *l, const vtrain_group *g, int i)
         return s->rows;
     if (!l->o.full_texts)
         return l->o.least_rows > 1 ? l->o.least_rows : 1;
-    return i == 0 && g->text_rows ? g->text_rows
-           : s->max_length * (g->segments ? g->segments : 1);
+    return i == 0 && g->text_rows ? g->text_rows : vtrain_data_longest(s, g->segments, true);
 }
 
 /* Whether a row of segments has the empty prompt, which is zeros. */
@@ -268,6 +268,22 @@ static void count_tokens(const vtrain_slot *s, vtrain_text *t, int row)
             s, t->embeds + (size_t)row * (size_t)(t->n * t->width), t->length[row]);
 }
 
+/* Gives a text more room than the plan has for the slot's longest text (lengths.c). */
+static int widen(slot *s, int i, vc_err *err)
+{
+    vtrain_text *t = &s->b.text[i];
+    const size_t need = (size_t)s->b.rows * (size_t)(t->n * t->width);
+
+    if (!t->embeds || need <= s->text_room[i])
+        return 0;
+    float *more = realloc(t->embeds, need * sizeof *more);
+    if (!more)
+        return vc_fail(err, VC_ENOMEM, "out of memory for texts of %" PRId64 " tokens", t->n);
+    t->embeds = more;
+    s->text_room[i] = need;
+    return 0;
+}
+
 /* Opens the texts of all rows first, since the longest sets the batch's layout. */
 static int fill_texts(vtrain_loader *l, slot *s, vc_err *err)
 {
@@ -278,6 +294,8 @@ static int fill_texts(vtrain_loader *l, slot *s, vc_err *err)
     for (row = 0; row < s->b.rows; row++)
         if (atomic_load(&l->stop) || (rc = open_row(l, s, row, err)))
             break;
+    for (int i = 0; i < slots && row == s->b.rows && !rc; i++)
+        rc = widen(s, i, err);
     for (int r = 0; r < s->b.rows && row == s->b.rows && !rc; r++)
         for (int i = 0; i < slots && !rc; i++)
             if ((rc = copy_text(&s->b.text[i], r, &s->value[r * slots + i],

@@ -24,6 +24,7 @@ typedef struct vtrain_loader_slot {
     bool *held;                  /* [batch] b.held */
     vtrain_start *start;         /* [batch] of the rows' records, where noise is asked for */
     int *segments;               /* [batch] of the rows' texts, as the records have them */
+    size_t text_room[VTRAIN_TEXTS];          /* numbers that b.text[i].embeds has room for */
     float *first;                /* [C,h,w] an image on its way to the front of a clip, or NULL */
 } vtrain_loader_slot;
 

@@ -50,6 +50,7 @@ typedef struct vtrain_visited {          /* a sample number in the epoch */
 struct vtrain_data {
     vtrain_set *set;
     int n_sets;
+    bool growing;                        /* samples may join it (vtrain_data_opts.shards) */
     double prior_loss;                   /* factor of the loss of samples that vprep has marked */
     vtrain_norm norm;
     double scaling;                      /* the factor in norm, and for conditions */
@@ -98,6 +99,13 @@ int vtrain_role_channels(const vtrain_data *d, vc_role role);
  * each latent frame of it, and finds the groups' longest. VC_EMISMATCH: no dataset has sound, or
  * two differ in it. */
 int vtrain_sound_fit(vtrain_data *d, const vtrain_fit *fit, vc_err *err);
+
+/* ---- lengths.c ---- */
+
+/* Finds the longest text of each slot, among all that the datasets have: the slots' `longest`. It
+ * stays 0 where texts are damaged or too many, where samples may join, and where texts have a fixed
+ * number of rows in any case. */
+int vtrain_lengths_measure(vtrain_data *d, vc_err *err);
 
 /* ---- groups.c ---- */
 

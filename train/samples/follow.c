@@ -296,7 +296,7 @@ int vtrain_start_loader(vtrain *t, uint64_t own, vc_err *err)
         .distill = t->distill.steps, .any_steps = c->distill_steps > 0,
         .noise_bf16 = c->mixed_precision == VTRAIN_PRECISION_BF16,
         .check = c->verify_data, .least_rows = vtrain_least_rows(t),
-        .full_texts = c->lora_dropout > 0 || c->network_dropout > 0,
+        .full_texts = vtrain_full_texts(c),
     };
     vt_prefetch(t->g, 0, NULL);                /* drops batches of the loader before */
     return vtrain_loader_open(&t->loader, t->data, &o, err);

@@ -187,11 +187,12 @@ int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err)
 /* ---- without data ---- */
 
 /* The most rows of a slot's texts beside latents of sizes dim: those of the bucket, or of the
- * slot. */
+ * slot's longest text. */
 static int64_t most_rows(const vtrain *t, int slot, const int64_t dim[5])
 {
     const vtrain_slot *s = vtrain_data_slot(t->data, slot);
-    int64_t rows = s->rows ? s->rows : s->max_length;
+    const bool full = vtrain_full_texts(&t->cfg);
+    int64_t rows = vtrain_data_longest(s, 0, full);
     for (uint32_t i = 0; s->embeds && i < vtrain_data_groups(t->data); i++) {
         const vtrain_group *g = vtrain_data_group(t->data, i);
         if (g->padded != dim[2] || g->h != dim[3] || g->w != dim[4])
@@ -199,7 +200,7 @@ static int64_t most_rows(const vtrain *t, int slot, const int64_t dim[5])
         if (slot == 0 && g->text_rows)
             return g->text_rows;
         if (g->segments > 1)
-            rows = g->segments * s->max_length;
+            rows = vtrain_data_longest(s, g->segments, full);
     }
     rows = rows < vtrain_least_rows(t) ? vtrain_least_rows(t) : rows;
     return s->embeds ? rows : 0;

@@ -31,7 +31,7 @@ int vtrain_micro_target(vtrain *t, const vtrain_micro *m, vc_err *err);
  * micro-batch's file, except the step's last: vtrain_trace_step writes that file when the gradients
  * are whole. */
 int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err);
-/* Runs a micro-batch dry, without data, for latents dim [B,C,f,h,w] and texts of full length, with
+/* Runs a micro-batch dry, without data, for latents dim [B,C,f,h,w] and the longest texts, with
  * these blocks recomputed in backward. own: the sizes of the reference pictures. */
 int vtrain_micro_dry(vtrain *t, const int64_t dim[5], const vtrain_own *own, bool record,
                      vtrain_recompute recompute, vt_usage *use, vc_err *err);
