@@ -26,57 +26,7 @@ void cpu_share(const vt_dev *d, int parts, int64_t units, cpu_part fn, void *arg
 
 /* ---- walks ---- */
 
-static bool even(const cpu_walk *w, const int64_t outer[], int64_t dim, const int64_t inner[])
-{
-    for (int o = 0; o < w->k; o++)
-        if (w->data[o] && outer[o] != inner[o] * dim)
-            return false;
-    return true;
-}
-
-void cpu_walk_init(cpu_walk *w, int k, const vt_tensor *const *t, bool join)
-{
-    int64_t dim[VT_DIMS], stride[VT_DIMS][CPU_OPERANDS];    /* innermost first */
-    int n = 0, nd = t[0]->nd;
-
-    *w = (cpu_walk){ .k = k, .rows = 1, .n = 1 };
-    for (int o = 0; o < k; o++) {
-        if (!t[o])
-            continue;
-        w->data[o] = t[o]->data;
-        w->type[o] = t[o]->dtype;
-        w->step[o] = 1;
-    }
-    for (int i = nd; i-- > 0;) {
-        bool last = n == 0 && i == nd - 1;
-        if (t[0]->dim[i] == 1 && !last)
-            continue;
-        for (int o = 0; o < k; o++)
-            stride[n][o] = t[o] ? t[o]->stride[i] : 0;
-        dim[n] = t[0]->dim[i];
-        if (n > (join ? 0 : 1) && even(w, stride[n], dim[n - 1], stride[n - 1]))
-            dim[n - 1] *= dim[n];
-        else if (n == 1 && join && dim[0] == 1) {
-            dim[0] = dim[1];
-            memcpy(stride[0], stride[1], sizeof stride[0]);
-        } else
-            n++;
-    }
-    if (n == 0)
-        return;
-    w->n = dim[0];
-    w->nd = n - 1;
-    for (int o = 0; o < k; o++)
-        w->step[o] = dim[0] == 1 ? 1 : stride[0][o];
-    for (int i = 1; i < n; i++) {
-        w->dim[n - 1 - i] = dim[i];
-        w->rows *= dim[i];
-        for (int o = 0; o < k; o++)
-            w->stride[o][n - 1 - i] = stride[i][o];
-    }
-}
-
-void cpu_at_row(const cpu_walk *w, cpu_at *at, int64_t row)
+void cpu_at_row(const vt_walk *w, cpu_at *at, int64_t row)
 {
     *at = (cpu_at){ 0 };
     for (int i = w->nd; i-- > 0; row /= w->dim[i]) {
@@ -86,7 +36,7 @@ void cpu_at_row(const cpu_walk *w, cpu_at *at, int64_t row)
     }
 }
 
-void cpu_next_row(const cpu_walk *w, cpu_at *at)
+void cpu_next_row(const vt_walk *w, cpu_at *at)
 {
     for (int i = w->nd; i-- > 0;) {
         bool wraps = ++at->index[i] == w->dim[i];
@@ -160,7 +110,7 @@ void cpu_store_add(const cpu_rows *r, void *dst, vc_dtype t, int64_t step, const
 enum { MAPPED = 5, GRAIN = 16384 };            /* most operands of a map; elements per thread */
 
 typedef struct map {
-    cpu_walk w;
+    vt_walk w;
     const cpu_rows *rows;
     cpu_span fn;
     const void *arg;
@@ -172,7 +122,7 @@ static void map_span(const map *m, const cpu_at *at, int64_t first, size_t n)
 {
     float buf[MAPPED][CPU_SPAN];
     const float *x[MAPPED - 1] = { NULL };
-    const cpu_walk *w = &m->w;
+    const vt_walk *w = &m->w;
     char *y = cpu_ptr(w, at, 0, first);
 
     for (int o = 1; o < w->k; o++)
@@ -210,7 +160,7 @@ void cpu_map(vt_dev *d, cpu_span fn, const void *arg, bool adds, int k, const vt
 {
     map m = { .rows = d->rows, .fn = fn, .arg = arg, .adds = adds };
 
-    cpu_walk_init(&m.w, k, t, true);
+    m.w = vt_walk_of(k, t, true);
     m.spans = (m.w.n + CPU_SPAN - 1) / CPU_SPAN;
     int64_t units = m.w.rows * m.spans, size = m.w.n < CPU_SPAN ? m.w.n : CPU_SPAN;
     cpu_share(d, cpu_parts(d, units, GRAIN / size), units, map_part, &m);
@@ -267,7 +217,7 @@ double cpu_sum_of(vt_dev *d, cpu_sum_span fn, int k, const vt_tensor *const *t)
     sums s = { .m.rows = d->rows, .fn = fn };
     double sum = 0;
 
-    cpu_walk_init(&s.m.w, k, t, true);
+    s.m.w = vt_walk_of(k, t, true);
     s.m.spans = (s.m.w.n + CPU_SPAN - 1) / CPU_SPAN;
     s.units = s.m.w.rows * s.m.spans;
     int parts = s.m.w.rows * s.m.w.n < 2 * GRAIN ? 1 : cpu_parts(d, SUM_PARTS, 1);
@@ -275,32 +225,6 @@ double cpu_sum_of(vt_dev *d, cpu_sum_span fn, int k, const vt_tensor *const *t)
     for (int p = 0; p < SUM_PARTS; p++)
         sum += s.part[p];
     return sum;
-}
-
-int64_t cpu_kept_first(const vt_tensor *by, int k, const vt_tensor *const *t, vt_tensor *out)
-{
-    int order[VT_DIMS], n = 0, nd = t[0]->nd;
-    int64_t kept = 1;
-
-    for (int pass = 0; pass < 2; pass++)
-        for (int i = 0; i < nd - 1; i++) {
-            bool keep = by && by->stride[i] != 0;
-            if (keep != (pass == 0))
-                continue;
-            order[n++] = i;
-            if (keep)
-                kept *= t[0]->dim[i];
-        }
-    for (int o = 0; o < k; o++) {
-        if (!t[o])
-            continue;
-        out[o] = *t[o];
-        for (int i = 0; i < nd - 1; i++) {
-            out[o].dim[i] = t[o]->dim[order[i]];
-            out[o].stride[i] = t[o]->stride[order[i]];
-        }
-    }
-    return kept;
 }
 
 void cpu_finish_row(const cpu_rows *r, void *c, vc_dtype type, float *t, size_t n,

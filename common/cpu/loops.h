@@ -3,10 +3,10 @@
 #define COMMON_CPU_LOOPS_H
 
 #include "common/cpu/cpu.h"
+#include "common/tensor/walk.h"
 
 enum {
-    CPU_SPAN = 2048,                            /* f32 elements of a span, held on the stack */
-    CPU_OPERANDS = 8
+    CPU_SPAN = 2048                             /* f32 elements of a span, held on the stack */
 };
 
 /* ---- threads ---- */
@@ -20,28 +20,15 @@ void cpu_share(const vt_dev *d, int parts, int64_t units, cpu_part fn, void *arg
 
 /* ---- walks ---- */
 
-/* A walk over k operands of one shape (t[0]'s; NULL operands are skipped) by rows of n elements.
- * Axes that all operands traverse evenly are joined; with `join` the last axis too, so that packed
- * tensors become a single row. */
-typedef struct cpu_walk {
-    int k, nd;                                  /* nd: axes of rows */
-    int64_t dim[VT_DIMS], rows, n;
-    int64_t stride[CPU_OPERANDS][VT_DIMS];
-    int64_t step[CPU_OPERANDS];                 /* between elements of a row */
-    char *data[CPU_OPERANDS];
-    vc_dtype type[CPU_OPERANDS];
-} cpu_walk;
-void cpu_walk_init(cpu_walk *w, int k, const vt_tensor *const *t, bool join);
-
 /* The position of a walk; offsets are in elements. */
 typedef struct cpu_at {
-    int64_t index[VT_DIMS], offset[CPU_OPERANDS];
+    int64_t index[VT_DIMS], offset[VT_OPERANDS];
 } cpu_at;
-void cpu_at_row(const cpu_walk *w, cpu_at *at, int64_t row);
-void cpu_next_row(const cpu_walk *w, cpu_at *at);
+void cpu_at_row(const vt_walk *w, cpu_at *at, int64_t row);
+void cpu_next_row(const vt_walk *w, cpu_at *at);
 
 /* Returns the address of element i in operand o's current row. */
-static inline char *cpu_ptr(const cpu_walk *w, const cpu_at *at, int o, int64_t i)
+static inline char *cpu_ptr(const vt_walk *w, const cpu_at *at, int o, int64_t i)
 {
     return w->data[o] + (at->offset[o] + i * w->step[o]) * (int64_t)vc_dtype_size(w->type[o]);
 }
@@ -63,10 +50,5 @@ void cpu_map(vt_dev *d, cpu_span fn, const void *arg, bool adds, int k, const vt
 /* Sums fn's values over all spans, in an order that does not depend on the thread count. */
 typedef double (*cpu_sum_span)(const cpu_rows *r, const float *const *x, size_t n);
 double cpu_sum_of(vt_dev *d, cpu_sum_span fn, int k, const vt_tensor *const *t);
-
-/* Copies k descriptors (entries may be NULL; out[i] is then unset) with their axes before the last
- * reordered: first those along which `by` has a stride, then the others. Returns the product of the
- * first axes' sizes: rows with different indices there share no element of `by`. */
-int64_t cpu_kept_first(const vt_tensor *by, int k, const vt_tensor *const *t, vt_tensor *out);
 
 #endif

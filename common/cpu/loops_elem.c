@@ -13,7 +13,7 @@
 /* ---- copies ---- */
 
 typedef struct same {
-    cpu_walk w;
+    vt_walk w;
     size_t size;                               /* bytes of an element */
 } same;
 
@@ -33,7 +33,7 @@ static void copy_elements(char *y, int64_t ys, const char *x, int64_t xs, int64_
 static void same_part(void *arg, int part, int64_t begin, int64_t end)
 {
     const same *s = arg;
-    const cpu_walk *w = &s->w;
+    const vt_walk *w = &s->w;
     int64_t spans = (w->n + CPU_SPAN - 1) / CPU_SPAN, span = begin % spans;
     cpu_at at;
 
@@ -94,7 +94,7 @@ void cpu_copy(vt_dev *d, vt_tensor *y, const vt_tensor *x)
         return;
     }
     same s = { .size = vc_dtype_size(x->dtype) };
-    cpu_walk_init(&s.w, 2, LIST(y, x), true);
+    s.w = vt_walk_of(2, LIST(y, x), true);
     int64_t size = s.w.n < CPU_SPAN ? s.w.n : CPU_SPAN;
     int64_t units = s.w.rows * ((s.w.n + CPU_SPAN - 1) / CPU_SPAN);
     cpu_share(d, cpu_parts(d, units, 32768 / size), units, same_part, &s);

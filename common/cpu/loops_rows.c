@@ -6,7 +6,7 @@
 
 enum { ROW_GRAIN = 8192, BLOCK = 128 };        /* elements per thread; rows summed at a time */
 
-static const float *row(const cpu_walk *w, const cpu_at *at, int o, const cpu_rows *r, float *buf)
+static const float *row(const vt_walk *w, const cpu_at *at, int o, const cpu_rows *r, float *buf)
 {
     return w->data[o] ? cpu_load(r, buf, cpu_ptr(w, at, o, 0), w->type[o], w->step[o],
                                  (size_t)w->n)
@@ -19,7 +19,7 @@ typedef struct cached {
     const float *p;
 } cached;
 
-static const float *row_again(const cpu_walk *w, const cpu_at *at, int o, const cpu_rows *r,
+static const float *row_again(const vt_walk *w, const cpu_at *at, int o, const cpu_rows *r,
                               float *buf, cached *c)
 {
     if (!w->data[o])
@@ -37,28 +37,12 @@ static const float *vector(const vt_tensor *t, const cpu_rows *r, float *buf)
     return t ? cpu_load(r, buf, t->data, t->dtype, 1, (size_t)vt_count(t)) : NULL;
 }
 
-/* Returns stats [rows,2] in the shape of x's rows, last axis 2. */
-static vt_tensor stats_like(const vt_tensor *stats, const vt_tensor *x)
-{
-    vt_tensor s = *stats;
-    int64_t stride = 2;
-
-    s.nd = x->nd;
-    s.dim[x->nd - 1] = 1;                      /* the walk visits rows; each reads its pair */
-    s.stride[x->nd - 1] = 0;
-    for (int i = x->nd - 1; i-- > 0; stride *= x->dim[i]) {
-        s.dim[i] = x->dim[i];
-        s.stride[i] = stride;
-    }
-    return s;
-}
-
 /* ---- norm ---- */
 
 enum { Y, X, SHIFT, SCALE, STATS, OPERANDS };
 
 typedef struct norm {
-    cpu_walk w;
+    vt_walk w;
     vt_dev *d;
     const vt_tensor *weight, *bias;
     float eps;
@@ -69,7 +53,7 @@ static void norm_part(void *arg, int part, int64_t begin, int64_t end)
 {
     const norm *s = arg;
     const cpu_rows *r = s->d->rows;
-    const cpu_walk *w = &s->w;
+    const vt_walk *w = &s->w;
     size_t n = (size_t)w->n;
     float *buf = cpu_scratch(s->d, part, 6 * n * sizeof *buf);
 
@@ -103,9 +87,9 @@ void cpu_norm(vt_dev *d, vt_tensor *y, vt_tensor *stats, const vt_tensor *x,
     vt_tensor st;
 
     if (stats)
-        st = stats_like(stats, x);
-    cpu_walk_init(&s.w, OPERANDS,
-                  (const vt_tensor *const[]){ y, x, shift, scale, stats ? &st : NULL }, false);
+        st = vt_row_stats(stats, x);
+    s.w = vt_walk_of(OPERANDS,
+                     (const vt_tensor *const[]){ y, x, shift, scale, stats ? &st : NULL }, false);
     cpu_share(d, cpu_parts(d, s.w.rows, ROW_GRAIN / s.w.n), s.w.rows, norm_part, &s);
 }
 
@@ -174,7 +158,7 @@ enum { R_X, R_DX, R_DY, R_SCALE, R_W, R_B, R_ADD, R_SUM, R_TOTAL = R_SUM + SUMS,
        R_ROWS = R_TOTAL + SUMS };
 
 typedef struct norm_grad {
-    cpu_walk w;
+    vt_walk w;
     vt_dev *d;
     const vt_tensor *weight, *bias;
     bool want[SUMS], rms, dx_adds, targets_add;
@@ -209,7 +193,7 @@ static void flush(const norm_grad *s, float *buf)
 static void grad_rows(const norm_grad *s, float *buf, int64_t begin, int64_t end)
 {
     const cpu_rows *r = s->d->rows;
-    const cpu_walk *w = &s->w;
+    const vt_walk *w = &s->w;
     size_t n = (size_t)w->n;
     const float *weight = vector(s->weight, r, buf + R_W * n);
     const float *bias = vector(s->bias, r, buf + R_B * n);
@@ -241,7 +225,7 @@ static void grad_rows(const norm_grad *s, float *buf, int64_t begin, int64_t end
 /* Operand o (+)= sum at position `at`. */
 static void write_target(const norm_grad *s, const cpu_at *at, int o, const float *sum)
 {
-    const cpu_walk *w = &s->w;
+    const vt_walk *w = &s->w;
 
     if (!w->data[o])
         return;
@@ -350,14 +334,12 @@ void cpu_norm_grad(vt_dev *d, vt_tensor *dx, vt_tensor *dw, vt_tensor *db, vt_te
 {
     norm_grad s = { .d = d, .weight = weight, .bias = bias, .rms = rms,
                     .want = { dw, db, dshift, dscale }, .dx_adds = dx && vt_adds(dx) };
-    vt_tensor st = stats_like(stats, x), moved[G_OPERANDS];
+    vt_tensor st = vt_row_stats(stats, x), moved[G_OPERANDS];
     const vt_tensor *all[] = { x, dx, dy, scale, &st, dshift, dscale }, *t[G_OPERANDS];
     const vt_tensor *target = dshift ? dshift : dscale;
 
-    int64_t targets = cpu_kept_first(target, G_OPERANDS, all, moved);
-    for (int o = 0; o < G_OPERANDS; o++)
-        t[o] = all[o] ? &moved[o] : NULL;
-    cpu_walk_init(&s.w, G_OPERANDS, t, false);
+    int64_t targets = vt_kept_first(target, G_OPERANDS, all, moved, t);
+    s.w = vt_walk_of(G_OPERANDS, t, false);
     s.per = s.w.rows / targets;
     s.targets_add = target && vt_adds(target);
     run_grad(&s, targets, dw, db);
@@ -374,7 +356,7 @@ void cpu_norm_grad(vt_dev *d, vt_tensor *dx, vt_tensor *dw, vt_tensor *db, vt_te
 enum { R_T, R_DYS, R_OTHER, R_K };
 
 typedef struct reduction {
-    cpu_walk w;
+    vt_walk w;
     vt_dev *d;
     float scale;
     bool adds;
@@ -393,7 +375,7 @@ static void put(const reduction *s, char *dst, const float *sum, size_t n)
  * on the thread count. */
 static void reduce_block(const reduction *s, int64_t target, int64_t first, size_t n)
 {
-    const cpu_walk *w = &s->w;
+    const vt_walk *w = &s->w;
     const cpu_rows *r = s->d->rows;
     float total[CPU_SPAN], sum[CPU_SPAN], a[CPU_SPAN], b[CPU_SPAN];
     cpu_at at;
@@ -435,7 +417,7 @@ static void reduce_columns(void *arg, int part, int64_t begin, int64_t end)
 static void reduce_rows(void *arg, int part, int64_t begin, int64_t end)
 {
     const reduction *s = arg;
-    const cpu_walk *w = &s->w;
+    const vt_walk *w = &s->w;
     const cpu_rows *r = s->d->rows;
     float a[CPU_SPAN], b[CPU_SPAN];
     cpu_at at;
@@ -466,10 +448,8 @@ void cpu_reduce(vt_dev *d, vt_tensor *dx, const vt_tensor *dy, const vt_tensor *
     const vt_tensor *all[] = { dx, dy, other }, *t[R_K];
     vt_tensor moved[R_K];
 
-    int64_t targets = cpu_kept_first(dx, R_K, all, moved);
-    for (int o = 0; o < R_K; o++)
-        t[o] = all[o] ? &moved[o] : NULL;
-    cpu_walk_init(&s.w, R_K, t, false);
+    int64_t targets = vt_kept_first(dx, R_K, all, moved, t);
+    s.w = vt_walk_of(R_K, t, false);
     s.per = s.w.rows / targets;
     bool scalar = s.w.n > 1 && s.w.step[R_T] == 0;
     if (scalar) {

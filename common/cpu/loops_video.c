@@ -89,7 +89,7 @@ void cpu_unpatchify(vt_dev *d, vt_tensor *x, const vt_tensor *tokens, int pt, in
 /* ---- rotary positions ---- */
 
 typedef struct rope {
-    cpu_walk w;                                /* y, x by rows [B,N,H] of D, axes not joined */
+    vt_walk w;                                /* y, x by rows [B,N,H] of D, axes not joined */
     const cpu_rows *rows;
     const float *c, *s;
     int64_t tokens, heads, begin, end;         /* tokens begin..end-1 of each are rotated */
@@ -100,7 +100,7 @@ typedef struct rope {
 /* Stores n elements of y's row from element i on. */
 static void put(const rope *s, const cpu_at *at, int64_t i, const float *x, size_t n)
 {
-    const cpu_walk *w = &s->w;
+    const vt_walk *w = &s->w;
 
     (s->adds ? cpu_store_add : cpu_store)(s->rows, cpu_ptr(w, at, 0, i), w->type[0], w->step[0], x,
                                           n);
@@ -108,7 +108,7 @@ static void put(const rope *s, const cpu_at *at, int64_t i, const float *x, size
 
 static const float *get(const rope *s, const cpu_at *at, int64_t i, float *buf, size_t n)
 {
-    const cpu_walk *w = &s->w;
+    const vt_walk *w = &s->w;
 
     return cpu_load(s->rows, buf, cpu_ptr(w, at, 1, i), w->type[1], w->step[1], n);
 }
@@ -130,7 +130,7 @@ static void rope_row_halves(const rope *s, const cpu_at *at, int64_t token)
 
 static void rope_row(const rope *s, const cpu_at *at, int64_t token)
 {
-    const cpu_walk *w = &s->w;
+    const vt_walk *w = &s->w;
     bool rotated = token >= s->begin && token < s->end;
     float in[CPU_SPAN], out[CPU_SPAN];
 
@@ -168,7 +168,7 @@ void cpu_rope(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *c, c
                .heads = x->dim[2], .begin = begin, .end = begin + c->dim[0], .sign = sign,
                .halves = halves, .adds = vt_adds(y) };
 
-    cpu_walk_init(&s.w, 2, (const vt_tensor *const[]){ y, x }, false);
+    s.w = vt_walk_of(2, (const vt_tensor *const[]){ y, x }, false);
     cpu_share(d, cpu_parts(d, s.w.rows, 8192 / s.w.n + 1), s.w.rows, rope_part, &s);
     vt_wrote(y);
 }

@@ -280,7 +280,7 @@ void cuda_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_
                 &(cuda_epilogue){ bias ? CUDA_BIAS_ADDED : 0, add, NULL }))
         return;
     product(d, c, a, ta, b, tb, alpha, beta, &(cuda_epilogue){ 0, NULL, NULL });
-    vt_tensor rows = cuda_repeat(bias, c);
+    vt_tensor rows = vt_expand(bias, c);
     cuda_binary(d, VT_ADD, c, c, &rows);
 }
 

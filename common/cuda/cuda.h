@@ -13,6 +13,7 @@
 
 #include "common/kernels/kernels.h"
 #include "common/tensor/backend.h"
+#include "common/tensor/walk.h"
 
 /* Areas of scratch memory, kept between calls. A call uses each area for one purpose only. */
 typedef enum cuda_area {
@@ -73,19 +74,8 @@ void cuda_download(vt_dev *d, void *dst, const void *src, size_t bytes);
 
 /* ---- walk.c ---- */
 
-/* Describes k operands of one shape (t[0]'s; NULL operands are skipped) as rows of packs. Axes that
- * all operands traverse evenly are joined, with `join` the last one too. False with a fault for
- * more than 2^31 packs. */
+/* Describes vt_walk_of's rows as rows of packs. False with a fault for more than 2^31 packs. */
 bool cuda_walk(vt_dev *d, vk_walk *w, const char *op, int k, const vt_tensor *const *t, bool join);
-/* Copies k descriptors with their axes before the last reordered: first those along which `by` has
- * a stride (none if by is NULL), then the others. Returns the product of the first axes' sizes: the
- * number of targets, each shared by successive rows. */
-int64_t cuda_kept_first(const vt_tensor *by, int k, const vt_tensor *const *t, vt_tensor *out,
-                        const vt_tensor **ordered);
-/* Returns t [n] or t [] in x's shape, repeated along all axes but the last. */
-vt_tensor cuda_repeat(const vt_tensor *t, const vt_tensor *x);
-/* Returns stats [rows,2] in the shape of x's rows, each of which reads its pair. */
-vt_tensor cuda_stats(const vt_tensor *stats, const vt_tensor *x);
 
 /* ---- elem.c ---- */
 

@@ -53,7 +53,7 @@ void cuda_mse_grad(vt_dev *d, vt_tensor *dpred, const vt_tensor *dloss, const vt
                    const vt_tensor *target, const vt_tensor *weight)
 {
     vk_map_args s = { .adds = vt_adds(dpred), .a = { (float)(2.0 / (double)vt_count(pred)) } };
-    vt_tensor e = cuda_repeat(dloss, pred);
+    vt_tensor e = vt_expand(dloss, pred);
 
     if (weight)
         RUN(d, "mse", VK_MSE_GRAD_WEIGHTED, s, dpred, &e, pred, target, weight);

@@ -24,11 +24,11 @@ void cuda_norm(vt_dev *d, vt_tensor *y, vt_tensor *stats, const vt_tensor *x, co
     vt_tensor we, be, se;
 
     if (w)
-        we = cuda_repeat(w, x);
+        we = vt_expand(w, x);
     if (b)
-        be = cuda_repeat(b, x);
+        be = vt_expand(b, x);
     if (stats)
-        se = cuda_stats(stats, x);
+        se = vt_row_stats(stats, x);
     const vt_tensor *const t[VK_NORM_OPERANDS] = { y, x, w ? &we : NULL, b ? &be : NULL, shift,
                                                    scale, stats ? &se : NULL };
     if (cuda_walk(d, &s.w, "norm", VK_NORM_OPERANDS, t, false))
@@ -53,7 +53,7 @@ static void columns(vt_dev *d, const char *op, vk_column_terms terms, vt_tensor 
                           .adds2 = out2 && vt_adds(out2) };
 
     /* the walk has its first operand's shape; dy is always present */
-    int64_t targets = cuda_kept_first(by, VK_COL_OPERANDS, all, moved, t);
+    int64_t targets = vt_kept_first(by, VK_COL_OPERANDS, all, moved, t);
     for (int o = 0; o < VK_COL_OPERANDS; o++)
         shape[o] = t[o];
     vt_tensor none = *t[VK_COL_DY];
@@ -90,17 +90,17 @@ void cuda_norm_grad(vt_dev *d, vt_tensor *dx, vt_tensor *dw, vt_tensor *db, vt_t
                     const vt_tensor *stats, const vt_tensor *w, const vt_tensor *b,
                     const vt_tensor *scale, bool rms)
 {
-    vt_tensor se = cuda_stats(stats, x), we, be, dwe, dbe;
+    vt_tensor se = vt_row_stats(stats, x), we, be, dwe, dbe;
 
     if (w)
-        we = cuda_repeat(w, x);
+        we = vt_expand(w, x);
     if (b)
-        be = cuda_repeat(b, x);
+        be = vt_expand(b, x);
     const norm_in in = { dy, x, w ? &we : NULL, b ? &be : NULL, scale, &se };
     if (dw)
-        dwe = cuda_repeat(dw, x);
+        dwe = vt_expand(dw, x);
     if (db)
-        dbe = cuda_repeat(db, x);
+        dbe = vt_expand(db, x);
     if (dw || db)
         columns(d, "norm", VK_AFFINE, dw ? &dwe : NULL, db ? &dbe : NULL, &in, 1.0f);
     if (dshift || dscale)
@@ -131,7 +131,7 @@ static void sums(vt_dev *d, const char *op, vk_sums_args *s, int64_t targets)
 static void sum_all(vt_dev *d, const char *op, vk_sums_args *s, const vt_tensor *y,
                     const vt_tensor *x, const vt_tensor *other, const vt_tensor *weight)
 {
-    vt_tensor e = y ? cuda_repeat(y, x) : *x;
+    vt_tensor e = y ? vt_expand(y, x) : *x;
 
     if (!y)
         e.data = NULL;
@@ -201,7 +201,7 @@ void cuda_reduce(vt_dev *d, vt_tensor *dx, const vt_tensor *dy, const vt_tensor 
     const vt_tensor *all[VK_SUM_OPERANDS] = { dx, dy, other, NULL }, *t[VK_SUM_OPERANDS];
     vt_tensor moved[VK_SUM_OPERANDS];
     vk_sums_args s = { .terms = VK_VALUES, .scale = (double)scale, .adds = vt_adds(dx) };
-    int64_t targets = cuda_kept_first(dx, VK_SUM_OPERANDS, all, moved, t);
+    int64_t targets = vt_kept_first(dx, VK_SUM_OPERANDS, all, moved, t);
     if (cuda_walk(d, &s.w, "reduce", VK_SUM_OPERANDS, t, false))
         sums(d, "reduce", &s, targets);
     vt_wrote(dx);

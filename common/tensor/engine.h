@@ -9,6 +9,7 @@
 #include "common/tensor/arena.h"
 #include "common/tensor/backend.h"
 #include "common/tensor/pool.h"
+#include "common/tensor/walk.h"
 
 /* What a part of common/memory does at these points; NULL: nothing. A part adds itself to a context
  * when it is first used, so that the engine names none. */
@@ -152,8 +153,6 @@ vt_tensor *vt_view(vt_ctx *g, vt_tensor *x, int nd, const int64_t *dim, const in
 static inline vt_tensor *vt_root(vt_tensor *t) { return t->base ? t->base : t; }
 
 bool vt_broadcasts(const vt_tensor *b, const vt_tensor *a);         /* b to a's shape */
-/* Returns t in the shape of `like`, to which it broadcasts; repeated axes have stride 0. */
-vt_tensor vt_expand(const vt_tensor *t, const vt_tensor *like);
 /* Returns x if its last axis is packed, else a packed copy (recorded). */
 vt_tensor *vt_rows_packed(vt_ctx *g, vt_tensor *x);
 

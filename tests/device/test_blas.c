@@ -206,7 +206,6 @@ vt_tensor vt_expand(const vt_tensor *t, const vt_tensor *like)
     e.stride[0] = 0, e.stride[1] = 1;
     return e;
 }
-vt_tensor cuda_repeat(const vt_tensor *t, const vt_tensor *x) { return vt_expand(t, x); }
 void cuda_binary(vt_dev *d, vt_binary op, vt_tensor *y, const vt_tensor *a, const vt_tensor *b)
 {
     (void)d;
