@@ -7,7 +7,7 @@ the ControlNet have names with `controlnet.`, and all of them values that are no
 `scaled` has the ControlNet's results times `control_scale`; in `guided` it reads the first row, and
 its results are added to both, as in guided samples of the pipelines. The numbers of blocks are such
 that the last result of some is read by no block. `base` has the gradients of all weights,
-the base's too.
+the base's too. A ControlNet-Union (`num_mode`) reads the kind of each row's picture, `control_mode`.
 """
 import golden
 import torch
@@ -15,6 +15,16 @@ from diffusers import (FluxControlNetModel, FluxTransformer2DModel, QwenImageCon
                        QwenImageTransformer2DModel)
 
 SCALE = 0.75
+MODES = [3, 1]                                # of the rows
+
+
+class MaskedFlux(FluxControlNetModel):
+    """FLUX.1's ControlNet for inpainting, as alimama-creative publish it: a token of the condition
+    has more numbers, those of the mask."""
+    def __init__(self, extra_condition_channels, **config):
+        super().__init__(**config)
+        self.controlnet_x_embedder = torch.nn.Linear(config["in_channels"] +
+                                                     extra_condition_channels, self.inner_dim)
 
 
 def beside(base, net, results):
@@ -30,6 +40,8 @@ def beside(base, net, results):
             if not self.controlnet.config.get("guidance_embeds", False):
                 taken.pop("guidance", None)
             cond = self.condition.to(given["hidden_states"].dtype)
+            if self.mode is not None:
+                taken["controlnet_mode"] = self.mode
             if self.first:
                 cond = cond[:1]
                 taken.update({k: taken[k][:1] for k in ("hidden_states", "timestep", "img_shapes",
@@ -41,8 +53,12 @@ def beside(base, net, results):
     return Controlled
 
 
-Flux = beside(FluxTransformer2DModel, FluxControlNetModel,
-              lambda y: {"controlnet_block_samples": y[0], "controlnet_single_block_samples": y[1]})
+def flux_results(y):
+    return {"controlnet_block_samples": y[0], "controlnet_single_block_samples": y[1]}
+
+
+Flux = beside(FluxTransformer2DModel, FluxControlNetModel, flux_results)
+FluxInpaint = beside(FluxTransformer2DModel, MaskedFlux, flux_results)
 Qwen = beside(QwenImageTransformer2DModel, QwenImageControlNetModel,
               lambda y: {"controlnet_block_samples": y})
 
@@ -55,6 +71,14 @@ VARIANTS = {
     "flux-controlnet-dual": ("flux", Flux, dict(guidance_embeds=True, num_layers=3),
                              dict(num_layers=2, num_single_layers=0, guidance_embeds=False),
                              {"base": (2, 4, 6), "wide": (1, 2, 10)}),
+    # for inpainting
+    "flux-controlnet-mask": ("flux", FluxInpaint, dict(guidance_embeds=True, num_layers=3),
+                             dict(num_layers=2, num_single_layers=0, extra_condition_channels=4),
+                             {"base": (2, 4, 6), "tall": (1, 10, 2)}),
+    # ControlNet-Union
+    "flux-controlnet-union": ("flux", Flux, dict(guidance_embeds=True),
+                              dict(num_layers=2, num_single_layers=1, num_mode=4),
+                              {"base": (2, 4, 6), "wide": (1, 2, 10)}),
     "qwen-controlnet": ("qwen", Qwen, dict(num_layers=5), dict(num_layers=4),
                         {"base": (2, 4, 6), "odd": (1, 10, 6), "scaled": (2, 2, 8),
                          "guided": (2, 6, 4)}),
@@ -96,6 +120,8 @@ def make(out):
                 v.update(masked(case, shape))
             else:
                 v["cond.control"] = golden.draw("control " + case, shape)
+            if "num_mode" in net:
+                v["control_mode"] = torch.tensor(MODES[:b], dtype=torch.int32)
             if case == "scaled":
                 v["control_scale"] = torch.tensor([SCALE])
             if case == "guided":
@@ -104,6 +130,8 @@ def make(out):
 
         def predict(model, config, v):
             model.condition = condition(v)
+            mode = v.get("control_mode")
+            model.mode = mode if mode is None else mode[:, None].long()
             model.scale, model.first = SCALE if "control_scale" in v else 1.0, "first_row" in v
             return family.predict(model, config, v)
 

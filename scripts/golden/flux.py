@@ -88,7 +88,7 @@ def predict(model, config, v):
         more, places = tokens(v["cond.reference_1"])
         places[..., 0] = 1
         packed, ids = torch.cat([packed, more], 1), torch.cat([ids, places])
-    if "cond.video" in v:
+    if "out_channels" in config:                # Fill
         mask, picture = masked(v)
         packed = torch.cat([packed, picture, mask], 2)
     y = model(hidden_states=packed.to(dtype), timestep=v["t"] / 1000, guidance=v.get("guidance"),

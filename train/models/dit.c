@@ -434,6 +434,28 @@ vt_tensor *vtrain_known_mask(vt_ctx *g, const vtrain_in *in)
     return vt_scale(g, mask, -1);
 }
 
+vt_tensor *vtrain_control_kinds(vt_ctx *g, const vtrain_in *in, int64_t kinds)
+{
+    const int64_t rows = in->x ? in->x->dim[0] : 0, dim[3] = { rows, 1, kinds };
+    if (!in->control_kind)
+        return vt_fail(g, VC_EMISMATCH, "the batch has no kinds of its pictures, which the "
+                       "ControlNet-Union reads");
+    float *one = calloc((size_t)(rows * kinds), sizeof *one);
+    bool fit = true;
+    for (int64_t b = 0; one && b < rows; b++) {
+        const int32_t kind = in->control_kind[b];
+        fit = fit && kind >= 0 && kind < kinds;
+        if (fit)
+            one[b * kinds + kind] = 1;
+    }
+    vt_tensor *x = one && fit ? vt_from_host(g, VC_F32, 3, dim, one, VC_F32)
+                   : vt_fail(g, one ? VC_EINVAL : VC_ENOMEM, one ? "the kind of a picture is not "
+                             "one of the ControlNet's %lld" : "kinds: out of memory",
+                             (long long)kinds);
+    free(one);
+    return x;
+}
+
 void vtrain_fit_control(const vtrain_dit *m, bool masked, vtrain_fit *fit)
 {
     fit->roles = masked ? VC_ROLE_BIT(VC_ROLE_VIDEO) | VC_ROLE_BIT(VC_ROLE_MASK)

@@ -14,7 +14,8 @@
 #include "train/diffusion/scheduler.h"
 #include "train/lora/names.h"
 
-enum { VTRAIN_TEXTS = 4, VTRAIN_ROWS = 4096, VTRAIN_MADE = 16 };
+enum { VTRAIN_TEXTS = 4, VTRAIN_ROWS = 4096, VTRAIN_MADE = 16,
+       VTRAIN_CONTROL_KINDS = 64 };           /* the most kinds of conditions of a ControlNet */
 
 /* The inputs of a forward. All tensors belong to the step in progress. */
 typedef struct vtrain_cond {
@@ -51,6 +52,9 @@ typedef struct vtrain_in {
                                                * it reads these inputs */
     const float *control_scale;               /* on the host: what a ControlNet's results are
                                                * multiplied by, in samples; NULL: 1 */
+    const int32_t *control_kind;              /* [B] on the host: the kind of each row's condition,
+                                               * below vtrain_fit.control_kinds; NULL: the model
+                                               * knows no kinds */
     const float *fps;                         /* [B] on the host: frames per second of the clips; 0
                                                * where the rate is not known */
     int n_texts;
@@ -117,6 +121,10 @@ typedef struct vtrain_fit {
     vc_mode mode;                             /* --train_mode of datasets that have the roles;
                                                * NORMAL: the mode that alone has these roles */
     unsigned mean_roles;                      /* roles that are always means of posteriors */
+    bool black;                               /* masked pixels of the role video are black, and not
+                                               * grey as in other data of the family */
+    int control_kinds;                        /* kinds of conditions that a ControlNet-Union knows,
+                                               * of which each sample has one; 0: it reads none */
     int mask_channels;                        /* of a mask among the roles; 0: 1 */
     int64_t embeds[2];                        /* rows and width of a VC_VALUE_EMBEDS among the
                                                * roles; rows 0: any number, equal in all samples */
@@ -357,6 +365,8 @@ vt_tensor *vtrain_condition_tokens(vt_ctx *g, const vtrain_in *in, vt_tensor *kn
 /* Makes *one of the first row of `in`, as a vtrain_in.side. */
 void vtrain_first_row(vt_ctx *g, const vtrain_in *in, vtrain_in *one);
 vt_tensor *vtrain_known_mask(vt_ctx *g, const vtrain_in *in);
+/* The kinds of the rows' conditions, each a row of zeros with a 1 at its kind: [B,1,kinds]. */
+vt_tensor *vtrain_control_kinds(vt_ctx *g, const vtrain_in *in, int64_t kinds);
 void vtrain_fit_control(const vtrain_dit *m, bool masked, vtrain_fit *fit);
 /* The tokens of in->x, and behind them those of each reference picture that the batch has. */
 vt_tensor *vtrain_picture_tokens(vt_ctx *g, const vtrain_in *in, const int side[3]);

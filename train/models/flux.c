@@ -10,7 +10,9 @@
  * at 1 instead of 0 of the first axis. The prediction is that of the noisy tokens.
  *
  * A ControlNet (FluxControlNetModel) is a smaller FLUX.1 beside the transformer. It also reads the
- * latents of a condition, and its blocks' results are added behind the transformer's blocks.
+ * latents of a condition, and its blocks' results are added behind the transformer's blocks. One for
+ * inpainting (alimama-creative's) reads a masked picture and where it is known. A ControlNet-Union
+ * takes conditions of several kinds (edges, depths, ..): the kind is a token before the prompt's.
  *
  * FLUX.1 Fill is dev with more inputs: a token has noisy latents, then those of the picture without
  * its masked places, then the mask, of which a place of the latents has its 8 x 8 pixels. */
@@ -34,11 +36,13 @@ enum { CLIP, T5 };                            /* the text slots */
 
 /* Indices into the sizes of the weight tables. */
 enum { D = NN_FLUX_D, TWO_D = NN_FLUX_2D, IN = NN_FLUX_SIZES, TEXT = IN - 1, POOLED = IN - 2,
-       GUIDANCE = IN - 3, OUT = IN - 4 };
+       GUIDANCE = IN - 3, OUT = IN - 4,
+       CONDITION_IN = IN - 5, KINDS = IN - 6 };           /* of a ControlNet */
 
 typedef struct model_weights {
     vt_lin patch, text, time1, time2, guidance1, guidance2, pooled1, pooled2, mod_out, proj_out;
     vt_lin control;                           /* of a ControlNet */
+    vt_tensor *kind;                          /* [KINDS,D], of a ControlNet-Union */
 } model_weights;
 
 #define LIN(field, name, out, in) \
@@ -64,24 +68,29 @@ static const vt_weight model_table[] = {
 
 static const vt_weight copied_table[] = {     /* of a ControlNet */
     EMBEDDERS,
-    { "controlnet_x_embedder", VT_W_LINEAR, offsetof(model_weights, control), { D, IN },
-      VT_INIT_ZERO },
+    { "controlnet_x_embedder", VT_W_LINEAR, offsetof(model_weights, control),
+      { D, CONDITION_IN }, VT_INIT_ZERO },
+    { "controlnet_mode_embedder.weight", VT_W_TENSOR, offsetof(model_weights, kind), { KINDS, D },
+      VT_INIT_UNIT_NORMAL },
     { 0 }
 };
 
 typedef struct flux {
     vtrain_dit dit;
     int64_t heads, head, dual, single, in_channels, out_channels, text, pooled, axis[3];
+    int64_t extra;                            /* numbers of a condition's token that its mask has */
+    int64_t kinds;                            /* of conditions, of a ControlNet-Union; or 0 */
     bool guidance;
     int axes;
     int64_t picture;                          /* the noisy tokens in the step in progress */
     model_weights w;
 } flux;
 
-/* vtrain_in.made: rotations of the picture's and the references' tokens. */
-enum { COS, SIN };
+/* vtrain_in.made: rotations of the picture's and the references' tokens; of a ControlNet, which
+ * blocks do not read, where the masked picture is known, and [B,1,KINDS] a 1 for each row's kind. */
+enum { COS, SIN, KNOWN, KIND };
 /* The inputs of a block: the picture's tokens with the references' and the prompt's tokens, or for
- * the single blocks both as one sequence at JOINED; the embedding of the time; all of made. */
+ * the single blocks both as one sequence at JOINED; the embedding of the time; the rotations. */
 enum { X, PROMPT, E, MADE, N_IN = MADE + 2, JOINED = X };
 
 /* ---- config.json ---- */
@@ -97,7 +106,9 @@ static const vf_config_row config_rows[] = {
     VF_INT(flux, pooled, "pooled_projection_dim", 768, 1, 65536),
     VF_INTS(flux, axis, axes, "axes_dims_rope", 3, 2, 256),
     VF_FLAG(flux, guidance, "guidance_embeds", false),
-    VF_ONLY_INT("extra_condition_channels", 0),          /* of a ControlNet */
+    /* of a ControlNet */
+    VF_INT(flux, extra, "extra_condition_channels", 0, 0, PATCH),
+    VF_INT(flux, kinds, "num_mode", 0, 0, VTRAIN_CONTROL_KINDS),
     { 0 }
 };
 
@@ -120,6 +131,9 @@ static int check_config(const flux *m, vc_err *err)
                        m->in_channels % PATCH ? "in" : "out",
                        (long long)(m->in_channels % PATCH ? m->in_channels : m->out_channels),
                        PATCH);
+    if (m->extra % PATCH)
+        return vc_fail(err, VC_EFORMAT, "extra_condition_channels: %lld: a token's mask has %d "
+                       "numbers", (long long)m->extra, PATCH);
     return vtrain_check_axes("axes_dims_rope", m->axis, 3, m->head, err);
 }
 
@@ -137,6 +151,7 @@ static int flux_read(void *model, const cJSON *config, vc_err *err)
     const int64_t sizes[VTRAIN_SIZES] = {
         [-IN] = m->in_channels, [-OUT] = m->out_channels, [-TEXT] = m->text, [-POOLED] = m->pooled,
         [-GUIDANCE] = m->guidance ? m->heads * m->head : VT_ABSENT,
+        [-CONDITION_IN] = m->in_channels + m->extra, [-KINDS] = m->kinds ? m->kinds : VT_ABSENT,
     };
     memcpy(m->dit.sizes, sizes, sizeof sizes);
     nn_flux_sizes(m->dit.sizes, m->heads, m->head);
@@ -157,7 +172,7 @@ static int copied_read(void *model, const cJSON *config, vc_err *err)
 
 static void flux_fit(const void *model, vtrain_fit *fit)
 {
-    const flux *m = model;
+    const flux *m = model, *side = (const flux *)m->dit.side;
     const unsigned masked = 1u << VC_ROLE_VIDEO | 1u << VC_ROLE_MASK;
     *fit = (vtrain_fit){ .channels = (int)m->out_channels / PATCH, .n_texts = 2,
                          .text_width = { [T5] = m->text }, .pooled_width = { [CLIP] = m->pooled },
@@ -168,8 +183,11 @@ static void flux_fit(const void *model, vtrain_fit *fit)
                          .mult = { 1, SIDE, SIDE }, .guidance = m->guidance,
                          .sample_guidance = !m->guidance ? 1 : fills(m) ? FILL_GUIDANCE : 0,
                          .blocks = (int)(m->dual + m->single), .heads = m->heads };
-    if (m->dit.side)
-        vtrain_fit_control(&m->dit, false, fit);
+    if (!side)
+        return;
+    vtrain_fit_control(&m->dit, side->extra, fit);
+    fit->black = side->extra;
+    fit->control_kinds = (int)side->kinds;
 }
 
 /* FLUX.1-dev was trained with a shift that follows from the number of tokens, schnell without. */
@@ -237,6 +255,15 @@ void flux_note_text_places(vt_ctx *g, const vtrain_in *in, const vtrain_cond *te
     note_ids(g, in, "txt_ids", text->embeds->dim[1], NULL);
 }
 
+/* What the ControlNet reads that comes from the host. */
+static void prepare_control(vt_ctx *g, const flux *side, vtrain_in *in)
+{
+    if (side->extra)
+        in->made[KNOWN] = vtrain_known_mask(g, in);
+    if (side->kinds)
+        in->made[KIND] = vtrain_control_kinds(g, in, side->kinds);
+}
+
 static void flux_prepare(vt_ctx *g, void *model, vtrain_in *in)
 {
     flux *m = model;
@@ -256,6 +283,8 @@ static void flux_prepare(vt_ctx *g, void *model, vtrain_in *in)
         return;
     }
     m->picture = flux_make_places(g, m->axis, in, in->made + COS);
+    if (m->dit.side)
+        prepare_control(g, (const flux *)m->dit.side, in);
     vtrain_check_padding(g, &in->text[T5]);
     flux_note_text_places(g, in, &in->text[T5]);
 }
@@ -293,14 +322,24 @@ static void flux_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s
     memcpy(s + MADE, in->made, 2 * sizeof *in->made);
 }
 
+/* The token [B,1,D] of each row's kind: the rows of the table that the 1s choose. */
+static vt_tensor *kind_token(vt_ctx *g, const flux *m, const vtrain_in *in)
+{
+    vt_tensor *columns = vt_permute(g, vt_cast(g, m->w.kind, VC_F32), (int[]){ 1, 0 });
+    return vt_linear(g, in->made[KIND], &(vt_lin){ .w = vt_pack(g, columns) });
+}
+
 /* The streams of a ControlNet. */
 static void copied_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO])
 {
     const flux *m = model;
     const int side[3] = { 1, SIDE, SIDE };
+    vt_tensor *known = m->extra ? in->made[KNOWN] : NULL;
     flux_embed(g, model, in, s);
-    s[X] = vt_add(g, s[X], vt_linear(g, vtrain_condition_tokens(g, in, NULL, side),
+    s[X] = vt_add(g, s[X], vt_linear(g, vtrain_condition_tokens(g, in, known, side),
                                      &m->w.control));
+    if (m->kinds)
+        s[PROMPT] = vt_concat(g, 1, 2, (vt_tensor *[]){ kind_token(g, m, in), s[PROMPT] });
 }
 
 static void dual_block(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,

@@ -144,6 +144,7 @@ vtrain_in ref_inputs(ref_model *m, const ref_case *c, vt_remat remat)
         .x = vt_from_host(m->g, VC_F32, 5, c->dim, c->x, VC_F32),
         .t = vt_from_host(m->g, VC_F32, 1, c->dim, c->t, VC_F32),
         .fps = c->fps, .control_scale = c->control_scale, .n_texts = 1,
+        .control_kind = c->has_kinds ? c->control_kind : NULL,
         .recompute = { remat == VT_KEEP ? 0 : 1000, remat },
     };
     for (int i = 0; i < 2; i++)                /* FLUX.1 reads tokens of slot 1, others of slot 0 */

@@ -3,7 +3,7 @@
  * failures end the test.
  *
  * A golden holds the tensors CASE/x, t, text, target, output and loss of each case, CASE/pooled,
- * token_t, guidance, control_scale, first_row, fps, length (of the rows of text) and cond.image,
+ * token_t, guidance, control_scale, control_mode, first_row, fps, length (of the rows of text) and cond.image,
  * cond.mask, cond.video and cond.vision where the model reads them, text_2 and length_2 of a
  * second slot; gradients are PREFIX/PARAMETER. Its metadata holds the model's config, and
  * `lora`, PEFT's config of a LoRA. */
@@ -50,6 +50,8 @@ typedef struct ref_case {
     /* NULL: not in this case */
     float *token_t, *guidance, *pooled, *text_2, *control_scale, *cond[VC_ROLES];
     float *first_row;                         /* a ControlNet reads the first row alone */
+    bool has_kinds;
+    int32_t control_kind[8];                  /* of a ControlNet-Union */
     float fps[8];                             /* 0: not in this case */
     int64_t cond_dim[VC_ROLES][5];
     /* Sound: [B,C,L,1,bins]; zeros beyond the rows' lengths in frames; NULL: not in this case. The

@@ -59,6 +59,7 @@ static ref_suite fill_suite = {
  * norm of keys; ours differs by 2.3e-2 to 3.5e-2, by the processor. */
 static const ref_variant controlled[] = {
     { "flux-controlnet", { "tall", "scaled" }, 0 }, { "flux-controlnet-dual", { "wide" }, 0 },
+    { "flux-controlnet-mask", { "tall" }, 0 }, { "flux-controlnet-union", { "wide" }, 0 },
 };
 static ref_suite controlled_suite = {
     .family = &vtrain_flux, .variants = controlled, .n = COUNT(controlled),
@@ -69,7 +70,8 @@ static ref_suite controlled_suite = {
 static const ref_refusal bad_controlled[] = {
     { "{\"num_layers\":2}", "has 3 transformer_blocks, and the transformer has 2" },
     { "{\"num_single_layers\":1}", "2 single_transformer_blocks, and the transformer has 1" },
-    { "{\"controlnet\":{\"extra_condition_channels\":4}}", "extra_condition_channels: 4" },
+    { "{\"controlnet\":{\"extra_condition_channels\":3}}", "extra_condition_channels: 3" },
+    { "{\"controlnet\":{\"num_mode\":65}}", "num_mode: 65" },
     { "{\"controlnet\":{\"in_channels\":16,\"out_channels\":8}}",
       "in_channels: 16 with out_channels 8: the ControlNets of FLUX.1 dev and schnell alone" },
 };
