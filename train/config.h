@@ -56,7 +56,8 @@ typedef struct vtrain_config {
     /* model */
     char *model, *transformer, *transformer_high, *connectors, *blockwise_controlnet, *controlnet,
          *scheduler;
-    int64_t num_double_layers, num_single_layers;     /* of a new --controlnet */
+    int64_t num_double_layers, num_single_layers, num_mode;       /* of a new --controlnet */
+    char *controlnet_mode;
     double controlnet_conditioning_scale;     /* of samples */
     int task;                                 /* vtrain_task, or one of musubi-tuner's models */
     char *model_paths, *model_id_with_origin_paths;   /* DiffSynth-Studio's names of the model */

@@ -19,6 +19,8 @@ static const struct { const char *names; vc_input_kind kind; const char *say; } 
     { "edit_image kontext_images", VC_INPUT_REFERENCES, NULL },
     { "flux_fill_image flux_fill_mask", VC_INPUT_FILL, NULL },
     { "vace_video vace_video_mask vace_reference_image", VC_INPUT_VACE, NULL },
+    /* the kind of a ControlNet-Union's picture: train/data/kinds.h reads it */
+    { "controlnet_processor_id controlnet_mode", VC_INPUT_COLUMN, NULL },
     /* of a sample that a pipeline made: train/data/starts.h reads them */
     { "seed rand_device num_inference_steps cfg_scale", VC_INPUT_COLUMN, NULL },
 
@@ -46,9 +48,6 @@ static const struct { const char *names; vc_input_kind kind; const char *say; } 
     REFUSED("layer_*", PLAIN("Qwen-Image-Layered")),
     REFUSED("inpaint_*", NOT_TRAINED("the inpainting of pictures") "; a mask of the loss is the "
             "column loss_mask_path, and clips of Fun-InP models have --train_mode inpaint"),
-    REFUSED("controlnet_processor_id", NOT_TRAINED("a ControlNet of several kinds "
-            "(ControlNet-Union)") ": those of FLUX.1 and Qwen-Image that read a picture alone are, "
-            "controlnet_image"),
     REFUSED("controlnet_* blockwise_controlnet_* control_image", "no input of a ControlNet here: "
             "its picture is the column controlnet_image, or of blockwise ControlNets of Qwen-Image "
             "blockwise_controlnet_image; " CONTROL_CLIPS),

@@ -30,9 +30,21 @@ static const char *const alike[] = {
     "vae", "audio_vae", "text_encoders", "latent_store", "dtype", NULL
 };
 
+/* The colour of masked pixels that a manifest says, which is not the family's; "": it is. */
+static const char *masked_of(const vf_dataset *d)
+{
+    const cJSON *c = cJSON_GetObjectItemCaseSensitive(vf_dataset_manifest(d), "conditions");
+    const char *masked = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(c, "masked"));
+    return masked ? masked : "";
+}
+
 int vf_copy_compare(const vf_dataset *a, const vf_dataset *b, vc_err *err)
 {
     char differences[VF_HEAD_TEXT];
+    if (strcmp(masked_of(a), masked_of(b)))
+        return vc_fail(err, VC_EMISMATCH, "%s and %s have masked pixels of two colours, as one is "
+                       "for a ControlNet and one for a transformer that fills them: merge neither",
+                       vf_dataset_path(a), vf_dataset_path(b));
     if (!vf_head_compare(vf_dataset_manifest(a), vf_dataset_manifest(b), alike, differences))
         return 0;
     return vc_fail(err, VC_EMISMATCH, "%s and %s were made by different encoders (%s): encode one "

@@ -345,7 +345,7 @@ static void hash_form(vf_hasher *h, const vprep *p, vc_pixels pixels)
 {
     const vc_family *f = p->encoders.family.is;
 
-    if ((pixels == VC_PIXELS_MASKED || pixels == VC_PIXELS_REACTIVE) && f->grey_masks)
+    if ((pixels == VC_PIXELS_MASKED || pixels == VC_PIXELS_REACTIVE) && vprep_grey_masks(p))
         vf_hasher_str(h, "masked", "grey");
     if (pixels == VC_PIXELS_MASK && f->folded_masks)
         vf_hasher_str(h, "form", "folded");
@@ -566,7 +566,7 @@ void vprep_pixel_noise(float *x, size_t n, float sigma, bool keep_masked, vprep_
 
 float vprep_mask_fill(const vprep *p)
 {
-    return p->encoders.family.is->grey_masks ? 0.0f : -1.0f;
+    return vprep_grey_masks(p) ? 0.0f : -1.0f;
 }
 
 void vprep_apply_mask(float *x, const mask *m, int t, bool masked, float fill, uint8_t *scratch)

@@ -61,6 +61,11 @@ bool vprep_takes_masks(const vprep *p)
     return p->c.train_mode == PREP_INPAINT || p->c.train_mode == VC_MODE_VACE;
 }
 
+bool vprep_grey_masks(const vprep *p)
+{
+    return p->encoders.family.is->grey_masks && !p->encoders.black;
+}
+
 /* The files whose frames are taken by time, or not although the rates differ; *row, *which: the
  * first of them. */
 static uint64_t count(const vprep *p, bool by_time, int64_t *row, vf_beside *which)

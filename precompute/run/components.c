@@ -521,13 +521,14 @@ static void use_builtin(vprep *p)
 
 /* Whether a mode goes with every model of a family: with a ControlNet beside it, or where its
  * models edit pictures without one that is made for that alone. */
-static bool goes_with_all(const vc_family *f, int train_mode)
+static bool goes_with_all(const vprep *p, int train_mode)
 {
+    const vc_family *f = p->encoders.family.is;
     bool edits = true;
     for (int i = 0; i < VC_FAMILY_PIPELINES && f->pipeline[i].class; i++)
         edits &= f->pipeline[i].mode != VC_MODE_EDIT;
     if (train_mode == VC_MODE_INPAINT)           /* ControlNets have black pixels */
-        return f->controlnet && !f->grey_masks;
+        return f->controlnet && !vprep_grey_masks(p);
     return train_mode == VC_MODE_EDIT ? edits : train_mode == VC_MODE_CONTROL && f->controlnet;
 }
 
@@ -583,7 +584,7 @@ int vprep_components(vprep *p, const vc_family **sizes, vc_err *err)
         rc = find_parts(p, max_length, err);
     else
         use_builtin(p);
-    if (!rc && p->c.model && (int)mode != p->c.train_mode && !goes_with_all(f, train_mode))
+    if (!rc && p->c.model && (int)mode != p->c.train_mode && !goes_with_all(p, train_mode))
         vc_warn(p->progress, "%s is trained with --train_mode %s, not %s (a change of mode encodes "
                 "no clip again)", p->c.model, vc_mode_names[mode], vc_mode_names[p->c.train_mode]);
     return rc;

@@ -40,6 +40,8 @@ typedef struct prep_encoders {
     prep_limit limit[VC_AXES];   /* sizes that the transformer has positions for */
     const vc_pipeline *published;    /* that of the transformer's folder, as its authors name it,
                                       * where files alone are given; NULL: the name is unknown */
+    bool black;                  /* masked pixels are black, for a ControlNet, in a family whose are
+                                  * grey */
     bool mask_noise;             /* inpaint: pixel noise on the pixels that no mask covers */
     bool sees;                   /* the transformer attends to a vision model's states */
     bool ends;                   /* image-to-video knows the last frame besides the first */

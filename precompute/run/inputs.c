@@ -35,17 +35,20 @@ static void take_control(vprep *p, vc_mode mode)
 }
 
 /* The mask covers the ControlNet's picture. Masked pixels are black, as ControlNets have them. */
-static void take_control_mask(vprep *p)
+static void take_control_mask(vprep *p, vc_mode mode)
 {
     const vc_family *f = p->encoders.family.is;
 
-    if (!f->controlnet || f->grey_masks)
-        vc_flags_wrong(p->flags, "--extra_inputs: a ControlNet with a mask is trained for "
-                       "Qwen-Image alone, and not for %s: of FLUX.1 those of a picture alone are "
-                       "(controlnet_image)", f->name);
+    if (!f->controlnet)
+        vc_flags_wrong(p->flags, "--extra_inputs: a ControlNet with a mask is trained for FLUX.1 "
+                       "and Qwen-Image, and not for %s: leave the inputs out", f->name);
+    else if (f->grey_masks && mode == VC_MODE_INPAINT)
+        vc_flags_wrong(p->flags, "--extra_inputs: %s fills masked pictures itself and has no "
+                       "ControlNet: give the --model folder of FLUX.1 dev", p->c.model);
     else
         select_mode(p, "extra_inputs", VC_MODE_INPAINT,
                     "the ControlNet's picture of each row and its mask");
+    p->encoders.black = f->grey_masks && p->c.train_mode == VC_MODE_INPAINT;
 }
 
 /* The references are the rows' edit_image or kontext_images. */
@@ -137,7 +140,7 @@ void prep_take_inputs(vprep *p, vc_mode mode)
                        "leave it out", p->encoders.family.is->name);
     p->encoders.ends |= last;
     if (vc_inputs_have(c->extra_inputs, VC_INPUT_CONTROL_MASK))
-        take_control_mask(p);
+        take_control_mask(p, mode);
     else if (control)
         take_control(p, mode);
     if (vc_inputs_have(c->extra_inputs, VC_INPUT_REFERENCES))

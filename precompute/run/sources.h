@@ -77,6 +77,8 @@ const prep_beside *prep_beside_of(const vprep_source *s, vf_beside which);
 int64_t prep_beside_frame(const vprep_source *s, vf_beside which, int64_t i);
 /* Whether the mode divides clips by masks, which are files of rows or are drawn. */
 bool vprep_takes_masks(const vprep *p);
+/* Whether masked pixels are grey, and not black. */
+bool vprep_grey_masks(const vprep *p);
 /* Says how many clips are taken by time, and warns of those that are not although their rate
  * differs, and of masks that the mode does not read. */
 void prep_beside_say(const vprep *p);

@@ -168,6 +168,8 @@ static void add_conditions(cJSON *o, const vprep *p)
 
     if (vc_role_of_mode(VC_ROLE_IMAGE_NOISED, f, p->c.train_mode) && !f->clean_images)
         vf_json_add_int(c, "image_noise_variants", p->c.noise_variants);
+    if (p->encoders.black)
+        cJSON_AddStringToObject(c, "masked", "black");
     if (vprep_takes_masks(p)) {
         cJSON_AddStringToObject(c, "mask_shapes", p->c.mask_shapes ? "all_frames" : "first_frame");
         cJSON_AddBoolToObject(c, "pixel_noise", p->encoders.mask_noise);

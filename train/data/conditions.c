@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/os/file.h"
+#include "train/data/kinds.h"
 #include "train/data/parts.h"
 #include "train/models/dit.h"
 
@@ -73,6 +74,21 @@ static const char *mode_of(const vtrain_data *d, vc_role role)
     while (mode < VC_MODES - 1 && !(vc_roles[role].modes & 1u << mode))
         mode++;
     return vc_mode_names[mode];
+}
+
+/* Fails where the masked pixels of a dataset have another colour than the transformer or its
+ * ControlNet takes. */
+static int check_masked(const vtrain_data *d, const vtrain_fit *fit, vc_err *err)
+{
+    for (int i = 0; fit->roles & VC_ROLE_BIT(VC_ROLE_VIDEO) && i < d->n_sets; i++)
+        if (d->set[i].head.black != fit->black)
+            return vc_fail(err, VC_EMISMATCH, "%s: its masked pixels are %s, and %s: run vprep "
+                           "%s", vf_dataset_path(d->set[i].data), fit->black ? "grey" : "black",
+                           fit->black ? "those of the ControlNet are black" :
+                           "those of the transformer are grey", fit->black ? "--extra_inputs "
+                           "controlnet_image,controlnet_inpaint_mask" : "--train_mode inpaint with "
+                           "the transformer's own --model folder");
+    return 0;
 }
 
 /* Fails because the dataset was made without a condition of the transformer; names both. */
@@ -162,6 +178,8 @@ static int check_samples(vtrain_data *d, const vtrain_fit *fit, const char *clas
         if (rc)
             break;
         rc = vtrain_conditions_read(&c, record, err);
+        if (!rc && d->control_kinds)
+            rc = vtrain_kind_read(&(int32_t){ 0 }, record, d->control_kinds, d->control_kind, err);
         if (!rc && fit->whole_texts && !*of_group)
             rc = read_tokens(d, i, record, err);
         rc = vtrain_name_sample(d, i, rc, err);
@@ -239,6 +257,8 @@ int vtrain_data_fit(vtrain_data *d, const vtrain_family *family, const vtrain_fi
     if (d->frame_multiple)
         return vc_fail(err, VC_EINVAL, "the data was fitted to a transformer before");
     rc = check_front(d, fit, err);
+    if (!rc)
+        rc = check_masked(d, fit, err);
     if (rc)
         return rc;
     pad_groups(d, fit);
@@ -251,6 +271,8 @@ int vtrain_data_fit(vtrain_data *d, const vtrain_family *family, const vtrain_fi
     d->mean_roles = fit->mean_roles | fit->references;
     memcpy(d->embeds, fit->embeds, sizeof d->embeds);
     d->needs_mask = fit->needs_mask;
+    d->control_kinds = fit->control_kinds;
+    d->control_kind = fit->control_kind;
     d->mask_channels = fit->mask_channels ? fit->mask_channels : 1;
     for (int i = 0; i < d->n_slots; i++) {
         d->slot[i].rows = fit->text_rows[i];

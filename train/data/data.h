@@ -222,6 +222,7 @@ typedef struct vtrain_prompt {
                                   * num_frames (rounded up); else of the group with most repeats;
                                   * from_training: of its sample */
     int frames;                  /* pixel frames, to cut the decoded clip to */
+    int32_t control_kind;        /* of the control picture (kinds.h), where the model reads it */
     double fps;                  /* 0: not given */
     int steps;                   /* num_inference_steps; 0: not given */
     bool has_guidance;

@@ -146,6 +146,16 @@ static int check_weights(const cJSON *manifest, vc_err *err)
     return 0;
 }
 
+/* The colour of masked pixels, where it is not the family's. */
+static int read_masked(vtrain_head *h, const cJSON *manifest, vc_err *err)
+{
+    const cJSON *c = cJSON_GetObjectItemCaseSensitive(manifest, "conditions");
+    const char *masked = "";
+    int rc = c ? vf_json_str_opt(c, "masked", &masked, err) : 0;
+    h->black = !strcmp(masked, "black");
+    return rc;
+}
+
 int vtrain_head_read(vtrain_head *h, const cJSON *manifest, vc_err *err)
 {
     const cJSON *norm;
@@ -156,6 +166,8 @@ int vtrain_head_read(vtrain_head *h, const cJSON *manifest, vc_err *err)
         (rc = read_vae(h, manifest, err)) || (rc = check_weights(manifest, err)) ||
         (rc = vf_json_obj(manifest, "normalization", &norm, err)))
         return rc;
+    if ((rc = read_masked(h, manifest, err)))
+        return vc_context(err, rc, "conditions");
     const cJSON *vision = cJSON_GetObjectItemCaseSensitive(manifest, "image_encoder");
     if (vision && (rc = vf_json_str(vision, "fingerprint", &h->vision_fingerprint, err)))
         return vc_context(err, rc, "image_encoder");

@@ -305,6 +305,7 @@ static int make_slot(vtrain_loader *l, slot *s, vc_err *err)
     if ((rc = take(l, &s->row, l->o.plan.batch, sizeof *s->row, err)) ||
         (rc = take(l, &s->b.key, rows, sizeof *s->b.key, err)) ||
         (rc = take(l, &s->b.fps, rows, sizeof *s->b.fps, err)) ||
+        (rc = take(l, &s->b.control_kind, rows, sizeof *s->b.control_kind, err)) ||
         (rc = take(l, &s->b.dropped, rows, sizeof *s->b.dropped, err)) ||
         (rc = take(l, &s->value, rows, (size_t)(d->n_slots + 1) * sizeof *s->value, err)) ||
         (rc = take(l, &s->cond, rows, sizeof *s->cond, err)) ||
@@ -352,6 +353,7 @@ static void free_slot(slot *s)
     free(s->row);
     free(s->b.key);
     free(s->b.fps);
+    free(s->b.control_kind);
     free(s->b.dropped);
     free(s->value);
     free(s->cond);

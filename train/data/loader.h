@@ -95,6 +95,8 @@ typedef struct vtrain_batch {
     bool weighted;               /* a row has a loss mask */
     float *loss_weight;          /* if weighted: [rows,1,f,h,w] factor of the level's weight, 1 in
                                   * rows without a mask */
+    int32_t *control_kind;       /* [rows] of the condition's picture (kinds.h); 0 where the model
+                                  * reads none */
     float *fps;                  /* [rows] frames a second of the clip; 0: not known */
     int n_texts;
     vtrain_text text[VTRAIN_TEXTS];

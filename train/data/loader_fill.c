@@ -7,6 +7,7 @@
 
 #include "common/base/rng.h"
 #include "common/os/map.h"
+#include "train/data/kinds.h"
 
 typedef vtrain_loader_slot slot;
 
@@ -211,6 +212,10 @@ static int open_row(vtrain_loader *l, slot *s, int row, vc_err *err)
         prefetch(l, sample, &s->cond[row]);
     if (!rc)
         rc = check_sample(l, sample, record, err);
+    if (!rc && l->d->control_kinds)
+        rc = vtrain_name_sample(l->d, sample, vtrain_kind_read(&s->b.control_kind[row], record,
+                                                               l->d->control_kinds,
+                                                               l->d->control_kind, err), err);
     if (!rc)
         rc = open_texts(l, s, row, record, err);
     if (!rc && l->o.distill)

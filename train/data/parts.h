@@ -16,6 +16,8 @@ typedef struct vtrain_norm_fields {
 
 /* A manifest's record of how the dataset was made; strings are borrowed from the manifest. */
 typedef struct vtrain_head {
+    bool black;                          /* masked pixels are black, as ControlNets have them, in
+                                          * data of a family whose are grey */
     const char *family, *train_mode, *vae_class, *vae_fingerprint;
     int channels, ratio[3];
     vtrain_norm_fields norm;
@@ -64,6 +66,8 @@ struct vtrain_data {
     int mask_channels;                   /* at least 1 */
     bool needs_mask;                     /* vtrain_fit's */
     bool references_in_front;            /* likewise */
+    int control_kinds;                   /* likewise, */
+    int32_t control_kind;                /* as is that of samples without one (kinds.h) */
     vtrain_sound sound;                  /* channels 0: the model has none */
     int frame_multiple;                  /* 0 before a fit */
     bool weighted;                       /* a group's first sample has a loss mask */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "train/data/kinds.h"
 #include "train/data/parts.h"
 
 enum { FROM_TRAINING = 4, MAX_SIDE = 1 << 16, MAX_FRAMES = 1 << 16 };
@@ -153,6 +154,13 @@ static int find_rate(const cJSON *record, vtrain_prompt *p, vc_err *err)
     if (!rc && !(p->fps >= 0 && p->fps <= 1e6))
         rc = vc_fail(err, VC_EFORMAT, "fps: %g", p->fps);
     return rc;
+}
+
+/* The kind of the control picture. */
+static int find_kind(const vtrain_data *d, const cJSON *record, vtrain_prompt *p, vc_err *err)
+{
+    return !d->control_kinds ? 0 : vtrain_kind_read(&p->control_kind, record, d->control_kinds,
+                                                    d->control_kind, err);
 }
 
 /* Reads the record's own --num_inference_steps and --guidance_scale. */
@@ -332,6 +340,7 @@ static int read_stored(const vtrain_data *d, const cJSON *o, vtrain_prompt *p, v
         (rc = vf_json_str_opt(o, "negative_prompt", &negative, err)) ||
         (rc = vtrain_keys_read(d, o, "keys", pos, err)) || (rc = find_size(d, o, p, err)) ||
         (rc = find_rate(o, p, err)) || (rc = find_guidance(o, p, err)) ||
+        (rc = find_kind(d, o, p, err)) ||
         (rc = vf_json_int_opt(o, "seed", &seed, err)))
         return rc;
     if (cJSON_GetObjectItemCaseSensitive(o, "negative_keys"))
@@ -379,7 +388,8 @@ static int read_caption(const vtrain_data *d, int set, const cJSON *record, vtra
             rc = vf_json_str_opt(captions->child, "text", &text, err);
     }
     if (rc || (rc = copy_text(&p->text, text, err)) || (rc = copy_text(&p->negative, "", err)) ||
-        (rc = find_size(d, NULL, p, err)) || (rc = find_rate(record, p, err)))
+        (rc = find_size(d, NULL, p, err)) || (rc = find_rate(record, p, err)) ||
+        (rc = find_kind(d, record, p, err)))
         return rc;
     return load_texts(d, set, pos, empty, captions->child ? segments : 0, false, p, err);
 }

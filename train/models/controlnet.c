@@ -12,6 +12,7 @@
 enum { NAME = 192, MAX_CONFIG = 1 << 20 };
 
 #define PART VTRAIN_CONTROL_PART
+#define KINDS_IN_FILE "controlnet_mode_embedder.weight"
 #define WEIGHTS "diffusion_pytorch_model.safetensors"
 
 struct vtrain_controlnet {
@@ -19,6 +20,7 @@ struct vtrain_controlnet {
     vf_model *file;                           /* NULL: it is new */
     vt_source base;                           /* of the transformer's weights */
     const cJSON *config;                      /* of copied blocks: its config.json; else NULL */
+    const char *reader;                       /* who opens them, unless diffusers does; or NULL */
 };
 
 bool vtrain_controlnet_has(const char *name)
@@ -79,7 +81,6 @@ static const char guidance[] = "guidance_embeds",
 
 /* Fields of a ControlNet alone, and the tensors that a file has with them. */
 static const struct { const char *field, *tensor, *reads; } others[] = {
-    { "num_mode", "controlnet_mode_embedder.weight", "the kind of its picture (ControlNet-Union)" },
     { "conditioning_embedding_channels", "input_hint_block.conv_in.weight",
       "pixels by layers of its own (XLabs' ControlNet)" },
 };
@@ -139,6 +140,20 @@ static int check_class(const vtrain_controlnet *c, const cJSON *theirs, const ch
                      "transformer is a %s", c->path, is, class);
 }
 
+/* Fails where config.json says another number of kinds of pictures than the file has tokens. */
+static int check_kinds(const vtrain_controlnet *c, const cJSON *theirs, vc_err *err)
+{
+    const vt_source file = vf_model_source(c->file);
+    const int64_t n = vtrain_size_in(&file, KINDS_IN_FILE, 0);
+    int64_t said = 0;
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(theirs, "num_mode");
+    int rc = is_set(v) ? vf_json_int_opt(theirs, "num_mode", &said, err) : 0;
+    return rc || !theirs || said == n ? rc
+           : vc_fail(err, VC_EMISMATCH, "num_mode: %s has %lld, and its weights have %lld rows of "
+                     "%s: the config.json belongs to another file", c->path, (long long)said,
+                     (long long)n, KINDS_IN_FILE);
+}
+
 static int check_file(const vtrain_controlnet *c, const cJSON *config, const char *class,
                       vc_err *err)
 {
@@ -153,6 +168,8 @@ static int check_file(const vtrain_controlnet *c, const cJSON *config, const cha
         rc = check_class(c, theirs, class, err);
     if (!rc)
         rc = check_inputs(c, theirs, err);
+    if (!rc)
+        rc = check_kinds(c, theirs, err);
     if (!rc && theirs)
         rc = check_same(c, theirs, config, err);
     cJSON_Delete(theirs);
@@ -195,6 +212,14 @@ static bool set_mask(const vtrain_controlnet *c, cJSON *o, const char *tensor, b
     return !n || replace(o, field, cJSON_CreateNumber((double)n));
 }
 
+/* Sets the number of kinds of pictures that a ControlNet-Union knows. */
+static bool set_kinds(const vtrain_controlnet *c, cJSON *o, int64_t new)
+{
+    const vt_source file = c->file ? vf_model_source(c->file) : (vt_source){ 0 };
+    const int64_t n = c->file ? vtrain_size_in(&file, KINDS_IN_FILE, 0) : new;
+    return !n || replace(o, "num_mode", cJSON_CreateNumber((double)n));
+}
+
 int vtrain_controlnet_blockwise(const vtrain_controlnet *c, cJSON *config, const char *field,
                                 bool masked, vc_err *err)
 {
@@ -218,7 +243,9 @@ int vtrain_controlnet_copies(vtrain_controlnet *c, cJSON *config, const vtrain_f
     }
     if (ok && c->file && cJSON_HasObjectItem(o, guidance))
         ok = replace(o, guidance, cJSON_CreateBool(has(c->file, embedder)));
-    ok = ok && set_mask(c, o, "controlnet_x_embedder.weight", want->masked);
+    ok = ok && set_mask(c, o, "controlnet_x_embedder.weight", want->masked) &&
+         set_kinds(c, o, want->kinds);
+    c->reader = cJSON_HasObjectItem(o, "extra_condition_channels") ? of->masked_reader : NULL;
     if (ok && !rc)
         ok = replace(config, "controlnet", o);
     if (!ok || rc)
@@ -295,7 +322,8 @@ const char *vtrain_controlnet_name(const vtrain_controlnet *c)
 
 const char *vtrain_controlnet_reader(const vtrain_controlnet *c)
 {
-    return c->config ? "diffusers' from_pretrained of its class" : "DiffSynth-Studio";
+    return !c->config ? "DiffSynth-Studio"
+           : c->reader ? c->reader : "diffusers' from_pretrained of its class";
 }
 
 static int write_weights(const vtrain_controlnet *c, const char *dir, const char *file,

@@ -34,6 +34,7 @@ void vtrain_controlnet_close(vtrain_controlnet *c);         /* NULL is fine */
 typedef struct vtrain_controlnet_new {
     int64_t blocks[2];                        /* copied ones of each kind, at most the
                                                * transformer's */
+    int64_t kinds;                            /* of pictures that it knows; 0: it is no Union */
     bool masked;                              /* its condition is a masked picture with its mask */
 } vtrain_controlnet_new;
 /* Makes c one of copied blocks, and adds its config.json as the field "controlnet" to `config`, the

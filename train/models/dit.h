@@ -125,6 +125,9 @@ typedef struct vtrain_fit {
                                                * grey as in other data of the family */
     int control_kinds;                        /* kinds of conditions that a ControlNet-Union knows,
                                                * of which each sample has one; 0: it reads none */
+    int32_t control_kind;                     /* that of samples whose records have none, or
+                                               * VTRAIN_NO_KIND (train/data/kinds.h): vtrain sets
+                                               * it, and no family */
     int mask_channels;                        /* of a mask among the roles; 0: 1 */
     int64_t embeds[2];                        /* rows and width of a VC_VALUE_EMBEDS among the
                                                * roles; rows 0: any number, equal in all samples */
@@ -252,6 +255,7 @@ struct vtrain_family {
      * "controlnet_blocks.%d". The tokens of s[0] that embed made go through this layer, and its
      * result is added to the same tokens of the transformer. */
     const char *hint[VTRAIN_KINDS];
+    const char *masked_reader;                /* who opens one for inpainting; NULL: diffusers */
     /* Reads config.json into the model and fills its vtrain_dit. Errors name the field. */
     int (*read)(void *model, const cJSON *config, vc_err *err);
     void (*free)(void *model);                /* frees memory that the struct points to; or NULL */

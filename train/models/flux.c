@@ -391,6 +391,7 @@ static const vtrain_family copied = {
     .size = sizeof(flux), .weights = offsetof(flux, w), .table = copied_table,
     .read = copied_read, .embed = copied_embed, BLOCKS,
     .hint = { "controlnet_blocks.%d", "controlnet_single_blocks.%d" },
+    .masked_reader = "ComfyUI, DiffSynth-Studio or alimama-creative's FluxControlNetModel",
 };
 
 const vtrain_family vtrain_flux = {

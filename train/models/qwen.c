@@ -138,6 +138,7 @@ static const vf_config_row config_rows[] = {
     VF_FLAG(qwen, zero_cond_t, "zero_cond_t", false),
     VF_INT(qwen, extra, "extra_condition_channels", 0, 0, PATCH * PATCH),
     VF_FLAG(qwen, controlled, "blockwise_controlnet", false),
+    VF_ONLY_INT("num_mode", 0),               /* FLUX.1's ControlNets alone may be Unions */
     { 0 }
 };
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "common/cli/inputs.h"
+#include "train/data/kinds.h"
 #include "train/families/families.h"
 #include "train/samples/samples.h"
 
@@ -122,6 +123,20 @@ static int check_rates(const vtrain *t, const vtrain_fit *fit, vc_err *err)
     return 0;
 }
 
+/* The kind of samples whose records have none, for a ControlNet-Union. */
+static int fit_kinds(const vtrain *t, vtrain_fit *fit, vc_err *err)
+{
+    const char *word = t->cfg.controlnet_mode;
+    fit->control_kind = word ? vtrain_kind_of(word) : VTRAIN_NO_KIND;
+    if (word && !fit->control_kinds)
+        return vc_fail(err, VC_EUSAGE, "--controlnet_mode %s: the ControlNet is no Union, which "
+                       "reads the kind of its picture: leave the flag out", word);
+    if (fit->control_kinds && fit->control_kind >= fit->control_kinds)
+        return vc_fail(err, VC_EUSAGE, "--controlnet_mode %s: the ControlNet-Union knows %d kinds, "
+                       "from 0 on", word, fit->control_kinds);
+    return 0;
+}
+
 /* Errors name the dataset's value and the transformer's. */
 int vtrain_fit_data(vtrain *t, vc_err *err)
 {
@@ -147,6 +162,8 @@ int vtrain_fit_data(vtrain *t, vc_err *err)
         rc = fit_text(t, &fit, i, err);
     if (!rc)
         rc = check_rates(t, &fit, err);
+    if (!rc)
+        rc = fit_kinds(t, &fit, err);
     if (!rc)
         rc = vtrain_data_fit(t->data, t->model.family, &fit, &note, err);
     if (rc)

@@ -12,6 +12,7 @@
 #include "common/os/file.h"
 #include "formats/tensors/origins.h"
 #include "common/adapters/adapter.h"
+#include "train/data/kinds.h"
 #include "train/diffusion/loss.h"
 #include "train/optim/rate.h"
 #include "train/settings/settings.h"
@@ -108,6 +109,15 @@ static void check_copied(const vtrain_config *c, vc_flags *set)
         if (sizes[i].n != NEW && !begins)
             vc_flags_wrong(set, "--%s: is a size of a new ControlNet: give --trainable_models "
                            "controlnet --controlnet new, or leave it out", sizes[i].flag);
+    if (c->num_mode && !begins)
+        vc_flags_wrong(set, "--num_mode: is a size of a new ControlNet-Union: give "
+                       "--trainable_models controlnet --controlnet new, or leave it out");
+    if (c->controlnet_mode && !c->controlnet)
+        vc_flags_wrong(set, "--controlnet_mode: is the kind of a ControlNet-Union's pictures: give "
+                       "one by --controlnet, or leave it out");
+    else if (c->controlnet_mode && vtrain_kind_of(c->controlnet_mode) == VTRAIN_NO_KIND)
+        vc_flags_wrong(set, "--controlnet_mode %s: is no kind: give a number from 0 on, or canny, "
+                       "tile, depth, blur, pose, gray or lq", c->controlnet_mode);
     if (c->controlnet_conditioning_scale != 1 && !c->controlnet)
         vc_flags_wrong(set, "--controlnet_conditioning_scale: is for samples with a --controlnet: "
                        "give one, or leave it out");

@@ -12,6 +12,7 @@ typedef struct vtrain_question {
     bool clean_first;                         /* the first frame has no noise: its tokens have
                                                * timestep 0 */
     double guidance, fps;                     /* of all rows, as vtrain_in's */
+    int32_t control_kind;                     /* likewise */
     const vtrain_text *text;                  /* of each slot of the data */
     const vtrain_text *prompt;                /* of each slot, one row: what a ControlNet of copied
                                                * blocks reads for all rows, as in diffusers'

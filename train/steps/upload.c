@@ -44,6 +44,7 @@ void vtrain_upload(vtrain *t, vtrain_tensors *p, const vtrain_batch *b, const vt
     vtrain_noised_load(t, &p->n, b, v, seed, number);
     p->in.x = p->n.noisy;
     p->in.fps = b->fps;
+    p->in.control_kind = b->control_kind;
     p->walk = &v->walk;
     vtrain_walk_load(t, &p->walk_times, b->dim[0], &v->walk);
     vtrain_times_load(t, &p->in, b->dim, v);

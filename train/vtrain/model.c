@@ -74,6 +74,7 @@ static int open_copied(vtrain *t, vc_err *err)
     int rc = vtrain_controlnet_open(&t->model.controlnet, "controlnet", c->controlnet, err);
     const vtrain_controlnet_new new = {
         .blocks = { c->num_double_layers, c->num_single_layers }, .masked = is_masked(t),
+        .kinds = c->num_mode,
     };
     return rc ? rc : vtrain_controlnet_copies(t->model.controlnet, t->model.config, of, &new, err);
 }
