@@ -145,7 +145,7 @@ static void test_inputs(void **state)
         "camera_control_speed cfg_merge clear_lora_before_state_two clip_fea_ref "
         "clip_feature clip_skip condition_latents condition_y context_image context_latents "
         "context_pre_compute context_ref "
-        "controlnet_inputs controlnet_processor_id denoise_mask_video denoising_strength "
+        "controlnet_inputs denoise_mask_video denoising_strength "
         "drop_motion_frames duration edit_image_auto_resize edit_rope_interpolation "
         "eligen_enable_inpaint eligen_enable_on_negative eligen_entity_masks "
         "eligen_entity_prompts embedded_guidance eta exponential_shift_mu extra_text_embedding "
@@ -196,6 +196,7 @@ static void test_inputs(void **state)
     assert_int_equal(vc_input_of("control_video", 13, NULL), VC_INPUT_CONTROL);
     assert_int_equal(vc_input_of("blockwise_controlnet_image", 26, NULL), VC_INPUT_CONTROL);
     assert_int_equal(vc_input_of("controlnet_inpaint_mask", 23, NULL), VC_INPUT_CONTROL_MASK);
+    assert_int_equal(vc_input_of("controlnet_processor_id", 23, NULL), VC_INPUT_COLUMN);
     assert_int_equal(vc_input_of("controlnet_image", 16, NULL), VC_INPUT_CONTROL);
     assert_int_equal(vc_input_of("edit_image", 10, NULL), VC_INPUT_REFERENCES);
     assert_int_equal(vc_input_of("kontext_images", 14, NULL), VC_INPUT_REFERENCES);

@@ -1,26 +1,11 @@
 /* kinds.c - see kinds.h */
 #include "train/data/kinds.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-enum { TEXT = 40, MOST = 1 << 16 };
+#include "common/cli/kinds.h"
 
-const char *const vtrain_kinds[] = { "canny", "tile", "depth", "blur", "pose", "gray", "lq", NULL };
-
-/* Tables of numbers may have written "4.0". */
-int32_t vtrain_kind_of(const char *word)
-{
-    char *end;
-    for (int32_t i = 0; vtrain_kinds[i]; i++)
-        if (!strcmp(word, vtrain_kinds[i]))
-            return i;
-    const double v = strtod(word, &end);
-    return end != word && !*end && v >= 0 && v < MOST && floor(v) == v ? (int32_t)v
-                                                                        : VTRAIN_NO_KIND;
-}
+enum { TEXT = 40 };
 
 /* Writes a value of JSON as a word; "" where there is none. */
 static const char *word_of(char out[TEXT], const cJSON *v)
@@ -47,12 +32,12 @@ int vtrain_kind_read(int32_t *kind, const cJSON *record, int kinds, int32_t fall
             word_of(word, cJSON_GetObjectItemCaseSensitive(record, columns[i]));
     }
     const bool named = *word;
-    *kind = named ? vtrain_kind_of(word) : fallback;
-    if (!named && fallback == VTRAIN_NO_KIND)
+    *kind = named ? vc_kind_of(word) : fallback;
+    if (!named && fallback == VC_NO_KIND)
         return vc_fail(err, VC_EMISMATCH, "the record has no kind of its picture "
                        "(controlnet_processor_id), which the ControlNet-Union reads: give "
-                       "--controlnet_mode N for all, or run vprep with the column and --extra_inputs "
-                       "controlnet_image,controlnet_processor_id");
+                       "--controlnet_mode N for all, or run vprep with the column and "
+                       "--extra_inputs controlnet_image,controlnet_processor_id");
     if (*kind >= 0 && *kind < kinds)
         return 0;
     if (!named)

@@ -3,7 +3,7 @@
  *
  * vprep --extra_inputs "controlnet_image,controlnet_processor_id" keeps this column in `extra` of
  * the records, as does controlnet_mode; a validation prompt has it among its fields. It is a number
- * or a name of vtrain_kinds. Where a record has none the kind is --controlnet_mode. */
+ * or a name (common/cli/kinds.h). Where a record has none the kind is --controlnet_mode. */
 #ifndef TRAIN_DATA_KINDS_H
 #define TRAIN_DATA_KINDS_H
 
@@ -11,16 +11,9 @@
 
 #include "formats/json/json.h"
 
-enum { VTRAIN_NO_KIND = -1 };
-
-/* The names of the kinds 0, 1, .. in the ControlNet-Unions that were published; NULL ends them. */
-extern const char *const vtrain_kinds[];
-
-/* The kind that a word says; VTRAIN_NO_KIND: it says none. */
-int32_t vtrain_kind_of(const char *word);
 /* Reads the kind of a sample's or a prompt's record, of `kinds`; fallback: where it has none.
  * VC_EFORMAT: the value is none of the kinds. VC_EMISMATCH: the record has none, and fallback is
- * VTRAIN_NO_KIND. */
+ * VC_NO_KIND. */
 int vtrain_kind_read(int32_t *kind, const cJSON *record, int kinds, int32_t fallback, vc_err *err);
 
 #endif

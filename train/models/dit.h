@@ -126,7 +126,7 @@ typedef struct vtrain_fit {
     int control_kinds;                        /* kinds of conditions that a ControlNet-Union knows,
                                                * of which each sample has one; 0: it reads none */
     int32_t control_kind;                     /* that of samples whose records have none, or
-                                               * VTRAIN_NO_KIND (train/data/kinds.h): vtrain sets
+                                               * VC_NO_KIND (common/cli/kinds.h): vtrain sets
                                                * it, and no family */
     int mask_channels;                        /* of a mask among the roles; 0: 1 */
     int64_t embeds[2];                        /* rows and width of a VC_VALUE_EMBEDS among the

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "common/cli/inputs.h"
-#include "train/data/kinds.h"
+#include "common/cli/kinds.h"
 #include "train/families/families.h"
 #include "train/samples/samples.h"
 
@@ -127,7 +127,7 @@ static int check_rates(const vtrain *t, const vtrain_fit *fit, vc_err *err)
 static int fit_kinds(const vtrain *t, vtrain_fit *fit, vc_err *err)
 {
     const char *word = t->cfg.controlnet_mode;
-    fit->control_kind = word ? vtrain_kind_of(word) : VTRAIN_NO_KIND;
+    fit->control_kind = word ? vc_kind_of(word) : VC_NO_KIND;
     if (word && !fit->control_kinds)
         return vc_fail(err, VC_EUSAGE, "--controlnet_mode %s: the ControlNet is no Union, which "
                        "reads the kind of its picture: leave the flag out", word);

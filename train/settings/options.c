@@ -8,11 +8,11 @@
 
 #include "common/cli/foreign.h"
 #include "common/cli/hub.h"
+#include "common/cli/kinds.h"
 #include "common/cli/like.h"
 #include "common/os/file.h"
 #include "formats/tensors/origins.h"
 #include "common/adapters/adapter.h"
-#include "train/data/kinds.h"
 #include "train/diffusion/loss.h"
 #include "train/optim/rate.h"
 #include "train/settings/settings.h"
@@ -115,7 +115,7 @@ static void check_copied(const vtrain_config *c, vc_flags *set)
     if (c->controlnet_mode && !c->controlnet)
         vc_flags_wrong(set, "--controlnet_mode: is the kind of a ControlNet-Union's pictures: give "
                        "one by --controlnet, or leave it out");
-    else if (c->controlnet_mode && vtrain_kind_of(c->controlnet_mode) == VTRAIN_NO_KIND)
+    else if (c->controlnet_mode && vc_kind_of(c->controlnet_mode) == VC_NO_KIND)
         vc_flags_wrong(set, "--controlnet_mode %s: is no kind: give a number from 0 on, or canny, "
                        "tile, depth, blur, pose, gray or lq", c->controlnet_mode);
     if (c->controlnet_conditioning_scale != 1 && !c->controlnet)
