@@ -7,7 +7,8 @@ the ControlNet have names with `controlnet.`, and all of them values that are no
 `scaled` has the ControlNet's results times `control_scale`; in `guided` it reads the first row, and
 its results are added to both, as in guided samples of the pipelines. The numbers of blocks are such
 that the last result of some is read by no block. `base` has the gradients of all weights,
-the base's too. A ControlNet-Union (`num_mode`) reads the kind of each row's picture, `control_mode`.
+the base's too. A ControlNet-Union (`num_mode`) reads the kind of each row's picture,
+`control_mode`.
 """
 import golden
 import torch
