@@ -100,6 +100,7 @@ void pipeline_set_make(toy t, const vf_safetensors *gold, int frames)
     put_condition(w, gold, "image", "mean", o);
     put_condition(w, gold, "video", "mean", conditions);
     put_condition(w, gold, "reactive", "mean", conditions);
+    put_condition(w, gold, "control", "mean", conditions);
     put_condition(w, gold, "mask", "mask", conditions);
     put_condition(w, gold, "vision", "image_embeds", conditions);
     for (int k = 0; k < VC_REFERENCES; k++)
