@@ -1,7 +1,8 @@
 /* test_controlnet_run.c - whole runs of FLUX.1's and Qwen-Image's tiny transformers beside a
  * ControlNet of copied blocks: validation samples against diffusers' FluxControlNetPipeline (a
  * ControlNet-Union too), QwenImageControlNetPipeline and QwenImageControlNetInpaintPipeline
- * (tests/golden/samples-control-*), guided by a negative prompt that the ControlNet does not read. */
+ * (tests/golden/samples-control-*), guided by a negative prompt that the ControlNet does not
+ * read. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
