@@ -406,7 +406,7 @@ static const vc_family families[] = {
                     { .class = "LTX2ImageToVideoPipeline" },
                     { .class = "LTX2ConditionPipeline" } },
       .moments = true, .dtype = VC_BF16,
-      .vae = "AutoencoderKLLTX2Video", .channels = 128, .scaling = 1,
+      .vae = "AutoencoderKLLTX2Video", .channels = 128, .scaling = 1, .cached = true,
       .audio_vae = "AutoencoderKLLTX2Audio",
       .text = { { .class = "Gemma3ForConditionalGeneration", .max_length = 1024,
                   .stripped = true, .beside = "connectors", .masked = true } } },

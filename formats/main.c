@@ -88,7 +88,7 @@ static const vc_flag split_flags[] = {
 
 #define FORMATS \
     "safetensors|webdataset|musubi|finetrainers|causvid|ttt-video|diffsynth|cogvideo|kohya|" \
-    "diffusion-pipe"
+    "ltx-trainer|diffusion-pipe"
 #define CONSTANTS \
     FLAG(VC_PATH, vae, "vae", NULL, NULL, \
          "config.json, folder or file of the VAE with its constants, if they differ from the " \
@@ -110,6 +110,9 @@ static const vc_flag import_flags[] = {
     FLAG(VC_STRING, family, "family", NULL, NULL,
          "model family of the latents, if the files do not name it"),
     CONSTANTS,
+    FLAG(VC_PATH, audio_vae, "audio_vae", NULL, NULL,
+         "folder of the autoencoder of sound with its constants, or of its pipeline, if the files "
+         "have sound"),
     FLAG(VC_PATH, empty, "empty", NULL, NULL,
          "embeddings of the empty prompt, if no caption is empty: a safetensors file with "
          "prompt_embeds_1, pooled_1, ..., or `zeros`"),

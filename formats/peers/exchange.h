@@ -46,6 +46,12 @@ int exchange_norm_check(const exchange_norm *n, const vc_family *f, const char *
 void exchange_normalize(const exchange_norm *n, int c, float *x, size_t count);
 void exchange_denormalize(const exchange_norm *n, int c, float *x, size_t count);
 
+/* The sound of clips; see sound.h. */
+typedef struct exchange_sound {
+    int channels, bins;                      /* 0: the samples have none */
+    double *mean, *std;                      /* [channels * bins] */
+} exchange_sound;
+
 /* ---- export and import ---- */
 
 typedef struct exchange_sink exchange_sink;
@@ -54,6 +60,7 @@ typedef struct exchange {
     const char *format;                      /* the peer's name */
     const char *dir;                         /* export: the new folder; import: the path to read */
     exchange_norm norm;                      /* the dataset's constants */
+    exchange_sound sound;                    /* and those of its sound */
     const vc_family *family;                 /* NULL: a family that is not in the table */
     const char *pipeline;                    /* import: the class of the family's pipeline that has
                                               * the texts; NULL: the first */
@@ -72,6 +79,7 @@ typedef struct exchange {
     int64_t samples;                         /* number in the note; -1: there is no note */
     char *root;                              /* root of the exported dataset, from the note */
     uint64_t lacks;                          /* with --allow_partial: missing parts so far */
+    uint64_t sound_cut;                      /* sounds whose frame behind the clip was left out */
 } exchange;
 
 typedef struct exchange_format {
@@ -100,7 +108,7 @@ extern const char *const exchange_only_cogvideox[];  /* layouts of peers that on
 
 extern const exchange_format exchange_safetensors, exchange_webdataset, exchange_musubi,
     exchange_finetrainers, exchange_causvid, exchange_ttt, exchange_diffsynth, exchange_cogvideo,
-    exchange_factory, exchange_kohya;
+    exchange_factory, exchange_kohya, exchange_ltx_trainer;
 #ifdef VLT_SQLITE
 extern const exchange_format exchange_dpipe;
 #endif
@@ -210,6 +218,7 @@ typedef struct exchange_item {
     const char *caption;
     vf_view mean, logvar;                    /* [C,f,h,w] as in the peer's files; logvar.data may be
                                               * NULL */
+    vf_view sound;                           /* [C,f,1,bins] of mean's kind; data may be NULL */
     bool drawn;                              /* mean is a draw from the posterior */
     bool edit;                               /* the files are of a model that edits pictures */
     int n_references;

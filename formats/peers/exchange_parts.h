@@ -23,6 +23,9 @@ int exchange_texts_put(const exchange_texts *t, vf_writer *w, const char *path,
                        const char *caption, cJSON **keys, cJSON **empty, vc_err *err);
 void exchange_texts_close(exchange_texts *t);                      /* t may be NULL */
 
+/* How much shorter than its clip, in latent frames, an imported sound may be. */
+#define EXCHANGE_SOUND_SHORT 1.5
+
 struct exchange_sink {
     vf_writer *w;
     exchange_texts *texts;                   /* texts of --texts; NULL: the items have their own */

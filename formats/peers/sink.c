@@ -11,6 +11,7 @@
 #include "formats/dataset/copy.h"
 #include "formats/dataset/parts.h"
 #include "formats/peers/exchange_parts.h"
+#include "formats/peers/sound.h"
 
 enum { MAX_WIDTH = 1 << 16 };
 
@@ -286,6 +287,8 @@ static int put_record_of(exchange *x, const exchange_item *m, vf_key latent, cJS
     if (!rc)
         rc = add_references(x, o, m, err);
     if (!rc)
+        rc = exchange_sound_put(x, m, o, err);
+    if (!rc)
         rc = vf_writer_put_sample(s->w, s->next, 0, o, NULL, 0, err);
     cJSON_Delete(o);
     s->next += !rc;
@@ -468,6 +471,9 @@ int exchange_finish(exchange *x, vc_err *err)
         vc_warn(x->v->progress,
                 "%" PRIu64 " conditions were left out: pictures and masks beside the "
                 "latents are not imported", x->no_conditions);
+    if (x->sound_cut)
+        vc_say(x->v->progress, "%" PRIu64 " of the sounds had 1 latent frame that begins behind "
+               "the clip's end: it was left out", x->sound_cut);
     if (x->normalized && s->values)
         vc_say(x->v->progress,
                "%" PRIu64 " of %" PRIu64 " normalised values would not come back exactly "
@@ -479,6 +485,7 @@ int exchange_finish(exchange *x, vc_err *err)
 void exchange_close(exchange *x)
 {
     cJSON_Delete(x->files);
+    exchange_sound_free(&x->sound);
     free(x->root);
     x->files = NULL;
     x->root = NULL;

@@ -3,6 +3,7 @@
 #include "common/roles.h"
 #include "formats/dataset/parts.h"
 #include "formats/peers/exchange_parts.h"
+#include "formats/peers/sound.h"
 
 /* Returns the class of text encoder i, or of the VAE (-1); NULL if the family names none. */
 static const char *class_of(const exchange *x, int i)
@@ -102,6 +103,7 @@ cJSON *exchange_head(const exchange *x)
     vf_json_add_int(e, "channels", s->channels);
     cJSON_AddItemToObject(e, "ratio", cJSON_CreateIntArray(f->ratio, 3));
     add_norm(o, "normalization", &x->norm, f->invert);
+    exchange_sound_head(x, o);
     add_encoders(x, o);
     cJSON_AddStringToObject(o, "latent_store", stores[s->store]);
     cJSON_AddStringToObject(o, "dtype", vc_dtype_name(s->dtype));

@@ -19,6 +19,7 @@ typedef struct vlat_options {
     bool ranks;                                              /* compare */
     char *where, *shards;                                    /* pull, list: a part of the samples */
     char *to, *from, *family, *vae, *empty, *texts;          /* export, import */
+    char *audio_vae;                                         /* import */
     int space;                   /* 0: the format's, 1: raw, 2: normalized */
     int64_t limit, n, shard_size;
     int by;                      /* 1: by bucket, else 0 */

@@ -12,11 +12,12 @@
 #include "common/os/file.h"
 #include "common/os/lock.h"
 #include "formats/dataset/copy.h"
+#include "formats/peers/sound.h"
 
 static const exchange_format *const formats[] = {
     &exchange_safetensors, &exchange_webdataset, &exchange_musubi, &exchange_finetrainers,
     &exchange_causvid, &exchange_ttt, &exchange_diffsynth, &exchange_cogvideo, &exchange_factory,
-    &exchange_kohya,
+    &exchange_kohya, &exchange_ltx_trainer,
 #ifdef VLT_SQLITE
     &exchange_dpipe,
 #endif
@@ -94,6 +95,8 @@ static int check_export(exchange *x, const exchange_format *f, vc_err *err)
     if (f->whole)
         return 0;
     int rc = exchange_norm_manifest(&x->norm, x->manifest, err);
+    if (!rc)
+        rc = exchange_sound_manifest(x, err);
     if (!rc && x->v->o->vae)
         rc = exchange_norm_config(&x->norm, x->v->o->vae, err);
     return rc;
