@@ -219,6 +219,7 @@ typedef struct exchange_item {
     vf_view mean, logvar;                    /* [C,f,h,w] as in the peer's files; logvar.data may be
                                               * NULL */
     vf_view sound;                           /* [C,f,1,bins] of mean's kind; data may be NULL */
+    int64_t sound_frames;                    /* that are no padding; 0: all */
     bool drawn;                              /* mean is a draw from the posterior */
     bool edit;                               /* the files are of a model that edits pictures */
     int n_references;

@@ -210,7 +210,8 @@ static int check(const exchange *x, const exchange_item *m, vc_err *err)
 /* Sets *frames to those of the sound that are in the clip. */
 static int frames_of(int64_t *frames, exchange *x, const exchange_item *m, vc_err *err)
 {
-    const int64_t f = m->mean.dim[1], there = m->sound.dim[1];
+    const int64_t f = m->mean.dim[1];
+    const int64_t there = m->sound_frames ? m->sound_frames : m->sound.dim[1];
     const int64_t pixels = m->frames ? m->frames : (f - 1) * x->family->ratio[0] + 1;
     const double n = m->fps > 0 ? (double)pixels / m->fps * RATE / HOP : 0;
     const int64_t clip = n > 1 ? llrint(n) : 1;

@@ -3,11 +3,14 @@
 `ltx2_caches.tar` has the folders of each trainer, the constants of the two autoencoders (`vae`,
 `audio_vae`), and in `expected` the bytes of the tensors that an import makes of the files. Encoders
 are left out: their normalised latents and the features of the prompt are random numbers in the
-types and shapes of the trainer's code (ltx-trainer 400fd31: scripts/process_videos.py,
-scripts/process_captions.py, src/ltx_trainer/datasets.py).
+types and shapes of the trainer's code: ltx-trainer (400fd31: scripts/process_videos.py,
+scripts/process_captions.py, src/ltx_trainer/datasets.py), musubi-tuner's fork for LTX-2
+(AkaneTendo25 e0e570f: dataset/cache_io.py, ltx2_cache_latents.py), diffusion-pipe (8f83dbf:
+models/ltx2.py, utils/cache.py).
 """
 import io
 import json
+import sqlite3
 import tarfile
 
 import numpy as np
@@ -121,6 +124,78 @@ def ltx_trainer_old(out, g, video):
     out.tensor(f"expected/{name}/0.text", rows[1:])
 
 
+def musubi(out, g, video, sound):
+    """musubi-tuner's fork: clips of 17 frames at 24 a second, the second with sound that was padded
+    to the length of the clip (17 latent frames, rounded down), and one without."""
+    for i, (stem, length) in enumerate((("a_b", 18), ("c", 15), ("d", 0))):
+        x = torch.randn(CHANNELS, 3, 1, 2, generator=g).bfloat16()
+        name = f"musubi/{stem}_00000-017_0096x0048_ltx2"
+        meta = {"architecture": "ltx2_v1", "format_version": "1.0.1"}
+        out.add(f"{name}.safetensors",
+                save({"latents_3x1x2_bfloat16": x},
+                     dict(meta, width="96", height="48", frame_count="17")))
+        text = torch.randn(8, 6, generator=g).bfloat16()     # outputs of the connectors
+        mask = torch.ones(8, dtype=torch.int64)
+        out.add(f"musubi/{stem}_ltx2_te.safetensors",
+                save({"video_prompt_embeds_bfloat16": text, "prompt_attention_mask": mask,
+                      "text_bfloat16": text.clone(), "text_mask": mask.clone()},
+                     dict(meta, caption1=stem)))
+        out.tensor(f"expected/musubi/{i}.latent", video.raw(x))
+        if length:
+            a = torch.randn(SOUND, 17 if i else length, BINS, generator=g).bfloat16()
+            a[:, length:] = 0
+            steps = a.shape[1]
+            out.add(f"{name}_audio.safetensors",
+                    save({f"audio_latents_{steps}x{BINS}x{SOUND}_fp32": a,
+                          "audio_lengths_int32": torch.tensor(17 if i else length,
+                                                              dtype=torch.int32)},
+                         dict(meta, duration_seconds="0.7", target_fps="24.0")))
+            out.tensor(f"expected/musubi/{i}.sound", sound.raw_sound(a)[:, :18])
+
+
+class Cache:
+    """A cache of diffusion-pipe (8f83dbf, utils/cache.py): a database, and values in a row."""
+
+    def __init__(self, out, path):
+        self.out, self.path, self.data, self.items = out, path, b"", []
+
+    def add(self, value):
+        data = io.BytesIO()
+        torch.save(value, data)
+        self.items.append((len(self.data), len(data.getvalue())))
+        self.data += data.getvalue()
+
+    def close(self):
+        db = sqlite3.connect(":memory:")
+        db.execute("CREATE TABLE fingerprint(value)")
+        db.execute("INSERT INTO fingerprint VALUES('x')")
+        db.execute("CREATE TABLE items(shard, shard_index)")
+        db.execute("CREATE TABLE shard_0(offset, size)")
+        db.executemany("INSERT INTO items VALUES(0, ?)", [(i,) for i in range(len(self.items))])
+        db.executemany("INSERT INTO shard_0 VALUES(?, ?)", self.items)
+        db.commit()
+        self.out.add(f"{self.path}/metadata.db", db.serialize())
+        self.out.add(f"{self.path}/shard_0.bin", self.data)
+
+
+def diffusion_pipe(out, g, video):
+    """LTX-2.3 without sound: features of video and sound in one row, padding behind them."""
+    latents = Cache(out, "cache/ltx2/cache_2.000x64x32x9/latents")
+    texts = Cache(out, "cache/ltx2/ar_frames_2.000_9/text_embeddings_1")
+    empty = Cache(out, "cache/ltx2/uncond_text_embeddings_1")
+    for i in range(2):
+        x = torch.randn(CHANNELS, 2, 1, 2, generator=g)
+        spec, rows = [None, f"clips/{i}.mp4"], features(g, 5, 6144)
+        mask = torch.tensor([1, 1, 1, 0, 0] if i else [1, 1, 0, 0, 0])
+        latents.add({"latents": x, "mask": None, "image_spec": spec, "caption": [f"clip {i}"]})
+        texts.add({"text_embeds_0": rows, "attention_mask_0": mask, "image_spec": spec})
+        out.tensor(f"expected/ltx2/{i}.latent", video.raw(x))
+        out.tensor(f"expected/ltx2/{i}.text", rows[:2 + i])
+    empty.add({"text_embeds_0": features(g, 1, 6144), "attention_mask_0": torch.tensor([1])})
+    for cache in (latents, texts, empty):
+        cache.close()
+
+
 def broken(out, g):
     """A sample with each kind of damage, by the folder's name."""
     kinds = ("latents sizes mask unmarked width text nan_sound long_sound still_sound rate").split()
@@ -159,4 +234,6 @@ def make(out):
                 [4096, 2048], video, sound)
     ltx_trainer_old(folder, g, video)
     broken(folder, g)
+    musubi(folder, g, video, sound)
+    diffusion_pipe(folder, g, video)
     folder.tar.close()

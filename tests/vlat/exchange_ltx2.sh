@@ -98,5 +98,75 @@ rm -rf none lost && cp -r ltx-trainer-2.0 lost && rm lost/conditions/a.pt
 expect 1 'conditions/a.pt: No such file' import lost none "$@"
 rm -rf none
 expect 3 '2 samples' import lost none "$@" --allow_partial
-mkdir other && cp -r ltx-trainer-2.0/* other && mkdir other/video_masks && echo >other/video_masks/a.pt
+mkdir other && cp -r ltx-trainer-2.0/* other && mkdir other/video_masks
+echo >other/video_masks/a.pt
 expect 0 '1 conditions were left out' import other d "$@"
+
+# ---- musubi-tuner's fork for LTX-2: latents, sound; its texts are the connectors' outputs ----
+set -- --vae vae --audio_vae audio_vae
+musubi() { vlat import "$1" --from musubi --out "$2" "${@:3}"; }
+# latents DATASET N...: those and the sound of samples 1, 2, ... are expected/musubi's.
+latents()
+{
+    for i in "${@:2}"; do
+        tensor "$1" $((i + 1)) latent_key expected/musubi/$i.latent
+        [ ! -e expected/musubi/$i.sound ] || tensor "$1" $((i + 1)) audio expected/musubi/$i.sound
+    done
+}
+rm -rf none
+expect 2 'a_b_00000-017_0096x0048_ltx2.*--audio_vae' musubi musubi none --vae vae
+expect 0 '3 samples of musubi-tuner' musubi musubi m "$@"
+output_has 'the texts were left out: .*--texts DATASET'
+latents m 0 1 2
+expect 0 'no damage' vlat verify m
+expect 0 'with sound *2 samples' vlat info m
+vlat list m --json | grep -o '"fps": *[0-9.]*' | tr -d ' \n' >rates
+holds rates '^"fps":24"fps":24"fps":25$'
+expect 0 '3 samples' vlat export m --to musubi --out m.1
+output_has 'ltx2_cache_text_encoder_outputs.py makes them'
+output_lacks 'conditions were left out'
+for f in a_b c d; do
+    cp musubi/${f}_ltx2_te.safetensors m.1
+done
+for files in musubi m.1; do
+    expect 0 '3 samples' musubi $files raw.$files --space raw --audio_vae audio_vae
+done
+same raw.musubi raw.m.1
+expect 0 '3 samples' musubi m.1 m.back "$@"
+same m m.back
+latents m.back 0 1 2
+
+# features for its captions, of a dataset that vprep made; here of an import with these captions
+expect 0 '' vlat export b --to safetensors --out named
+sed -i '1s/(conditions\/a.pt: no caption kept)/a_b/;2s/(conditions\/b.pt: no caption kept)/c/' \
+    named/samples.jsonl
+expect 0 '' vlat import named --from safetensors --out named.lmdb
+rm -rf pair && mkdir pair && cp musubi/a_b* musubi/c_* pair
+expect 0 '2 samples' musubi pair m.texts "$@" --texts named.lmdb
+output_lacks 'the texts were left out'
+expect 0 '6144' vlat info m.texts
+# a name of other sizes, and a tensor that is none of the format's
+while read -r name from to error; do
+    rm -rf damaged none && cp -r musubi damaged
+    LC_ALL=C sed -i "s/$from/$to/" damaged/a_b_00000-017_0096x0048_ltx2_audio.safetensors
+    expect 1 "$error" musubi damaged none "$@"
+done <<END
+sizes audio_latents_18x audio_latents_17x its sound: tensor "audio_latents_17x16x8_fp32": the name
+type x8_fp32 x8_fp64 its sound: tensor "audio_latents_18x16x8_fp64": the name
+other audio_lengths_int32 audio_lengths_int64 its sound: tensor "audio_lengths_int64": unknown
+rate :"24.0" :"2x.0" target_fps: "2x.0"
+END
+
+# ---- diffusion-pipe: LTX-2.3 without sound; the folder's name tells it from Z-Image ----
+if vlat import --help | grep -q diffusion-pipe; then
+    expect 0 '2 samples of diffusion-pipe' vlat import cache/ltx2 --from diffusion-pipe \
+        --vae vae --out dp
+    expected dp ltx2 0 1
+    manifest dp '"family": *"ltx-2"'
+    expect 0 '"fps": *24' vlat show dp 0
+    expect 0 'no damage' vlat verify dp
+    expect 0 'text embeddings were left out' vlat export dp --to diffusion-pipe --vae vae --out dp.1
+    expect 0 '2 samples' vlat import dp.1/64x32x9/cache/ltx2 --from diffusion-pipe --vae vae \
+        --family ltx-2 --texts dp --out dp.back
+    same dp dp.back
+fi

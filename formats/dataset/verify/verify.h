@@ -41,6 +41,7 @@ typedef struct vf_facts {                    /* of the manifest; 0: it does not 
     int64_t channels, folded, pixels, tokens, width;
     int64_t sound_channels, sound_bins;      /* of latents of sound */
     int64_t sound_rate, sound_hop;           /* samples of a second, and of a latent frame */
+    bool imported;                           /* from another trainer, whose sounds may be shorter */
     int encoders;
     int64_t *text_width;                     /* [encoders] */
 } vf_facts;

@@ -106,8 +106,9 @@ static double sound_frames(const sight *s)
     return n > 1 ? n : 1;
 }
 
-/* Of sound a latent is [C,f,1,bins], with as many frames as the clip lasts. A rate is read as
- * float, so that a length between two whole frames may be either. */
+/* Of sound a latent is [C,f,1,bins], with as many frames as the clip lasts, or of an import up to
+ * one frame less, as some trainers round down. A rate is read as float, so that a length between
+ * two whole frames may be either. */
 static void check_sound(const sight *s, const vf_ref *ref)
 {
     const vf_facts *f = &s->c->facts;
@@ -125,7 +126,8 @@ static void check_sound(const sight *s, const vf_ref *ref)
         found(s, "%.*s %s: latent [%u,%u,%u,%u], the manifest's audio_vae has [%" PRId64 ",f,1,%"
               PRId64 "]", (int)ref->role.n, ref->role.p, hex, shape.c, shape.f, shape.h, shape.w,
               f->sound_channels, f->sound_bins);
-    else if (frames > 0 && fabs(shape.f - frames) > 0.5 + 1e-6 * frames)
+    else if (frames > 0 && (shape.f - frames > 0.5 + 1e-6 * frames ||
+                            frames - shape.f > (f->imported ? 1.5 : 0.5) + 1e-6 * frames))
         found(s, "%.*s %s: %u frames, the record's clip of %" PRIu32 " frames at %g a second has "
               "%.0f", (int)ref->role.n, ref->role.p, hex, shape.f, s->entry->frames,
               (double)s->entry->fps, rint(frames));
@@ -311,6 +313,7 @@ static int read_facts(vf_check *c, vc_err *err)
                      .sound_channels = int_of(audio, "channels"),
                      .sound_bins = int_of(audio, "bins"),
                      .sound_rate = int_of(audio, "rate"), .sound_hop = int_of(audio, "hop"),
+                     .imported = cJSON_HasObjectItem(m, "imported"),
                      .tokens = int_of(image, "tokens"), .width = int_of(image, "width"),
                      .encoders = cJSON_GetArraySize(encoders) };
     f->text_width = calloc((size_t)f->encoders + 1, sizeof *f->text_width);

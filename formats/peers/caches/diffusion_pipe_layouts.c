@@ -35,6 +35,9 @@ const dpipe_layout dpipe_layouts[] = {
     { { FILES("z-image"), .axes = EXCHANGE_CHW, .drawn = true, .n_text = 1,
         .text = { { .embeds = "text_embeds_0", .mask = "attention_mask_0",
                     .trim = EXCHANGE_BY_MASK } } }, "z_image", true, false },
+    { { FILES("ltx-2"), .fps = 24, .n_text = 1,
+        .text = { { .embeds = "text_embeds_0", .mask = "attention_mask_0",
+                    .trim = EXCHANGE_BY_MASK } }, .width = 6144 }, "ltx2", true, false },
     FLUX2("flux2_klein_4b", 7680, "Flux2KleinPipeline"),
     FLUX2("flux2_klein_9b", 12288, "Flux2KleinPipeline"),
     FLUX2("flux2", 15360, "Flux2Pipeline"),
@@ -72,9 +75,10 @@ int dpipe_guess(dpipe_import *m, const vf_pt_value *d, vc_err *err)
     }
     if (!m->l)
         return vc_fail(err, VC_EFORMAT, "text_embeddings_1: of none of the models wan, wan2.2_5b, "
-                       "hunyuan-video, ltx-video, qwen_image, flux, or of z_image or flux2, whose "
-                       "caches have the folder's name or --family; nor of a flux2, whose texts are "
-                       "7680, 12288 or 15360 numbers wide");
+                       "hunyuan-video, ltx-video, qwen_image, flux, or of z_image, ltx2 or flux2, "
+                       "whose caches have the folder's name or --family; nor of a flux2, whose "
+                       "texts are 7680, 12288 or 15360 numbers wide, or an ltx2 (2.3), whose texts "
+                       "are 6144 wide");
     const char *family = m->l->names.family;
     if (said && strcmp(said, family))
         return vc_fail(err, VC_EMISMATCH, "of %s, --family says %s", family, said);

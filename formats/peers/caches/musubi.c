@@ -4,6 +4,10 @@
  *     STEM_[FIRST-FRAMES_]WxH_ARCH.safetensors      latents_FxHxW_TYPE (FLUX.2: latents_HxW_TYPE)
  *     STEM_ARCH_te.safetensors                      NAME_TYPE, varlen_NAME_TYPE, NAME_mask
  *
+ * LTX-2 (of the fork AkaneTendo25/musubi-tuner) has a third file for a clip's sound; its texts are
+ * the outputs of the connectors, which a dataset does not have, so that the captions alone are read
+ * of them.
+ *
  * Stills beside clips lie in images/: musubi reads a folder for each kind, and its reader of clips
  * fails at the name of a still. WxH is the source's size. Stems may have underscores, so names are
  * read from their ends. The type in a tensor's name is not always that of its values, so the
@@ -15,6 +19,7 @@
 #include "common/os/file.h"
 #include "formats/peers/caches/musubi.h"
 #include "formats/peers/exchange_parts.h"
+#include "formats/peers/sound.h"
 
 /* musubi-tuner names the type of the latents in clip_TYPE too, whose values are f16. */
 #define FILES(family_, type_) .family = family_, .latents = "latents_FxHxW_TYPE", \
@@ -49,6 +54,8 @@ static const musubi_arch archs[] = {
     FLUX2("f2k4b", "flux_2_klein_4b", 7680, "Flux2KleinPipeline"),
     FLUX2("f2k9b", "flux_2_klein_9b", 12288, "Flux2KleinPipeline"),
     FLUX2("f2d", "flux_2_dev", 15360, "Flux2Pipeline"),
+    { { .family = "ltx-2", .latents = "latents_FxHxW_TYPE", .type = VC_BF16, .fps = 25 }, true,
+      { { MUSUBI_LTX2, "ltx2_v1" } } },
     { { 0 }, false, { { NULL, NULL } } }
 };
 
@@ -92,7 +99,7 @@ static int parse_name(parsed *p, const char *file, vc_err *err)
         p->stem = NULL;
         return vc_fail(err, VC_EFORMAT,
                        "%s: STEM_WxH_ARCH.safetensors expected, with ARCH wan, hv, qi, qie, fk, "
-                       "zi, f2k4b, f2k9b or f2d", file);
+                       "zi, f2k4b, f2k9b, f2d or ltx2", file);
     }
     char *under = strrchr(p->stem, '_');
     const char *range = under && under != p->stem ? under + 1 : "";
@@ -103,11 +110,35 @@ static int parse_name(parsed *p, const char *file, vc_err *err)
     return 0;
 }
 
+/* Opens the file of the sound that belongs to a file of latents; *st is NULL without one. */
+static int open_sound(vf_safetensors **st, const exchange *x, const char *file, vc_err *err)
+{
+    const int n = (int)(strlen(file) - strlen(".safetensors"));
+    char *path = vc_format("%s/%.*s_audio.safetensors", x->dir, n, file);
+    int rc = path ? 0 : vc_no_memory(err);
+    *st = NULL;
+    if (!rc && vc_file_exists(path))
+        rc = vf_safetensors_open(st, path, err);
+    free(path);
+    return rc;
+}
+
+/* Adds the sound of LTX-2. */
+static int read_sound(exchange_item *m, exchange *x, vf_safetensors **st, const parsed *p,
+                      const char *file, vc_err *err)
+{
+    int rc = strcmp(p->tag, MUSUBI_LTX2) ? 0 : open_sound(st, x, file, err);
+    if (!rc && *st)
+        rc = vc_context(err, musubi_take_sound(m, x, *st, err), "%s: its sound", file);
+    return rc;
+}
+
 static int read_pair(exchange *x, const parsed *p, const char *file, const exchange_file *latent,
                      const exchange_file *text, vc_err *err)
 {
     exchange_item m = { .path = p->stem, .edit = p->edit, .source_w = p->w, .source_h = p->h,
                         .first = p->first, .frames = p->frames };
+    vf_safetensors *sound = NULL;
     void *own;
     int rc = exchange_take_latents(&m, x, &p->a->names, latent->root, &own, err);
     rc = vc_context(err, rc, "%s", file);
@@ -123,7 +154,10 @@ static int read_pair(exchange *x, const parsed *p, const char *file, const excha
         rc = vc_context(err, rc, "%s_%s_te.safetensors", p->stem, p->tag);
     }
     if (!rc)
+        rc = read_sound(&m, x, &sound, p, file, err);
+    if (!rc)
         rc = exchange_put(x, &m, err);
+    vf_safetensors_close(sound);
     free(own);
     return rc;
 }
@@ -140,12 +174,44 @@ static int read_sample(exchange *x, const parsed *p, const char *file, vc_err *e
     return rc;
 }
 
+/* True for a name of texts or of sound, which belong to a file of latents. */
+static bool beside(const char *file)
+{
+    static const char *const endings[] = { "_te.safetensors",
+                                           "_" MUSUBI_LTX2 "_audio.safetensors" };
+    const size_t n = strlen(file);
+    for (int i = 0; i < 2; i++) {
+        const size_t k = strlen(endings[i]);
+        if (n > k && !strcmp(file + n - k, endings[i]))
+            return true;
+    }
+    return false;
+}
+
+/* Finds the sizes of the sound, which the manifest has, before the first sample is put. Damage is
+ * reported when the sample is read. */
+static int find_sound(exchange *x, const vc_list *files, vc_err *err)
+{
+    int rc = 0;
+    for (int i = 0; !rc && !x->sound.channels && i < files->n; i++) {
+        const char *ending = strstr(files->item[i], "_" MUSUBI_LTX2 ".safetensors");
+        exchange_item m = { .path = files->item[i] };
+        vf_safetensors *st = NULL;
+        if (ending && !open_sound(&st, x, files->item[i], NULL) && st &&
+            !musubi_take_sound(&m, x, st, NULL))
+            rc = vc_context(err, exchange_sound_begin(x, m.sound.dim[0], m.sound.dim[3], err),
+                            "%s: its sound", files->item[i]);
+        vf_safetensors_close(st);
+    }
+    x->no_conditions = 0;
+    return rc;
+}
+
 /* Reads a file by its name. All files must be of one architecture, unless --family chooses one. */
 static int read_name(exchange *x, const musubi_arch **a, const char *file, vc_err *err)
 {
     parsed p;
-    size_t n = strlen(file), te = strlen("_te.safetensors");
-    if (n > te && !strcmp(file + n - te, "_te.safetensors"))
+    if (beside(file))
         return 0;
     int rc = parse_name(&p, file, err);
     if (rc)
@@ -174,10 +240,16 @@ static int import_musubi(exchange *x, vc_err *err)
     int rc = exchange_list(&files, x->dir, ".safetensors", err);
     if (!rc)
         rc = exchange_list_more(&files, x->dir, MUSUBI_IMAGES, ".safetensors", err);
+    if (!rc)
+        rc = find_sound(x, &files, err);
     vc_progress_begin(x->v->progress, "importing", "samples", rc ? 0 : (uint64_t)files.n / 2);
     for (int i = 0; !rc && i < files.n; i++)
         rc = exchange_skip(x, read_name(x, &a, files.item[i], err), err);
     exchange_list_free(&files);
+    if (!rc && a && !a->names.n_text && !x->v->o->texts)
+        vc_warn(x->v->progress, "the texts were left out: musubi-tuner keeps outputs of LTX-2's "
+                "connectors, which vtrain runs itself: --texts DATASET gives the prompts' "
+                "features");
     return rc;
 }
 

@@ -4,6 +4,7 @@
 
 #include "formats/peers/tensors.h"
 
+#define MUSUBI_LTX2 "ltx2"                   /* in the names of the files of LTX-2 */
 #define MUSUBI_IMAGES "images/"              /* the folder of stills beside clips */
 
 /* A row of the table in musubi.c. */
@@ -14,6 +15,11 @@ typedef struct musubi_arch {
     struct { const char *tag, *full; } of[2];
 } musubi_arch;
 
+/* Sets the item's sound, and its rate, to those of a file of LTX-2's sound. */
+int musubi_take_sound(exchange_item *m, exchange *x, const vf_safetensors *st, vc_err *err);
+/* Writes the file of a sample's sound, if it has some, as `name`. */
+int musubi_write_sound(exchange *x, const exchange_sample *s, const char *full, const char *name,
+                       vc_err *err);
 /* Exports the dataset as the cache of this model. VC_EMISMATCH: the model keeps edits alone, and
  * the dataset has none. */
 int exchange_musubi_write(exchange *x, const musubi_arch *a, vc_err *err);

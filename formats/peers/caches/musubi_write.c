@@ -67,14 +67,19 @@ static int write_latent(const exporting *e, const char *stem, const exchange_sam
                              { "height", height }, { "format_version", "1.0.1" },
                              { "frame_count", count } };
     char *name = latent_name(e, stem, s, size);
-    int rc = name ? exchange_add_latents(&d, e->x, &e->a->names, s, err) : vc_no_memory(err);
+    char *sound = name ? vc_format("%.*s_audio.safetensors",
+                                   (int)(strlen(name) - strlen(".safetensors")), name) : NULL;
+    int rc = sound ? exchange_add_latents(&d, e->x, &e->a->names, s, err) : vc_no_memory(err);
     if (!rc)
         rc = exchange_add_known(&d, e->x, &e->a->names, s, err);
     if (!rc)
         rc = exchange_add_references(&d, e->x, &e->a->names, s, err);
     if (!rc)
         rc = exchange_write_safetensors(e->x->dir, name, &d, meta, s->e->f > 1 ? 5 : 4, err);
+    if (!rc && !strcmp(e->tag, MUSUBI_LTX2))
+        rc = musubi_write_sound(e->x, s, e->full, sound, err);
     exchange_dict_free(&d);
+    free(sound);
     free(name);
     return rc;
 }
@@ -101,7 +106,7 @@ static int write_sample(exchange *x, const exchange_sample *s, void *arg, vc_err
     if (!stem)
         return VC_ENOMEM;
     int rc = write_latent(e, stem, s, err);
-    if (!rc)
+    if (!rc && e->a->names.n_text)
         rc = write_text(e, stem, s, err);
     free(stem);
     return rc;
@@ -119,6 +124,9 @@ int exchange_musubi_write(exchange *x, const musubi_arch *a, vc_err *err)
     if (!x->v->o->space)
         x->normalized = e.a->normalized;
     int rc = exchange_each(x, write_sample, &e, err);
+    if (!rc && !a->names.n_text)
+        vc_warn(x->v->progress, "the texts were left out: musubi-tuner keeps outputs of LTX-2's "
+                "connectors: its ltx2_cache_text_encoder_outputs.py makes them of the captions");
     vf_keymap_free(&e.names);
     return rc;
 }
