@@ -350,6 +350,18 @@ static const vf_sized krea2_sizes[] = {
       .tensor = "text_fusion.refiner_blocks.#.attn.to_q.weight", .kind = VF_SIZE_COUNT },
     { 0 }
 };
+/* Heads are 128 wide. */
+static const vf_sized ernie_sizes[] = {
+    { .field = "hidden_size", .tensor = "adaLN_modulation.1.weight", .axis = 1 },
+    { .field = "num_attention_heads", .tensor = "adaLN_modulation.1.weight", .axis = 1,
+      .divide = 128 },
+    { .field = "num_layers", .tensor = "layers.#.adaLN_sa_ln.weight", .kind = VF_SIZE_COUNT },
+    { .field = "ffn_hidden_size", .tensor = "layers.0.mlp.up_proj.weight" },
+    { .field = "in_channels", .tensor = "x_embedder.proj.weight", .axis = 1 },
+    { .field = "out_channels", .tensor = "final_linear.weight" },
+    { .field = "text_in_dim", .tensor = "text_proj.weight", .axis = 1 },
+    { 0 }
+};
 static const vf_sized flux2_sizes[] = {
     { .field = "num_attention_heads", .tensor = "x_embedder.weight", .divide = 128 },
     { .field = "in_channels", .tensor = "x_embedder.weight", .axis = 1 },
@@ -492,6 +504,9 @@ const vf_layout vf_layouts[] = {
     { .marks = { "text_fusion.projector.weight", "time_mod_proj.weight" },
       .class = "Krea2Transformer2DModel", .slot = "transformer", .config = "{}",
       .sizes = krea2_sizes, .beside = true },
+    { .marks = { "layers.0.adaLN_sa_ln.weight", "adaLN_modulation.1.weight" },
+      .class = "ErnieImageTransformer2DModel", .slot = "transformer", .config = "{}",
+      .sizes = ernie_sizes, .beside = true },
     { .marks = { "double_blocks.0.img_attn_q_norm.weight",
                  "txt_in.individual_token_refiner.blocks.0.norm1.weight" },
       .class = "HunyuanVideo", .slot = "transformer",

@@ -381,6 +381,24 @@ static const vf_variant krea2_variants[] = {
     { 0 }
 };
 
+/* ---- ERNIE-Image ---- */
+
+static const char *const ernie_names[] = {
+    "x_embedder.proj", "text_proj", "time_embedding.linear_{1,2}", "adaLN_modulation.1",
+    "final_norm.linear", "final_linear", "layers.#.adaLN_{sa,mlp}_ln",
+    "layers.#.self_attention.{to_q,to_k,to_v,to_out.0,norm_q,norm_k}",
+    "layers.#.mlp.{gate_proj,up_proj,linear_fc2}", NULL
+};
+static const vf_config_row ernie_fields[] = {
+    VF_ONLY_INT("patch_size", 1),
+    VF_ONLY_FLAG("qk_layernorm", true),
+    { 0 }
+};
+static const vf_variant ernie_variants[] = {
+    { .sign = "control_*", .reads = "a control picture (ControlNet)" },
+    { 0 }
+};
+
 /* ---- all ---- */
 
 #define COGVIDEOX_CHANNELS \
@@ -433,6 +451,10 @@ const vf_transformer_kind vf_transformer_kinds[] = {
       .variants = zimage_variants, .trained = "Z-Image or Z-Image-Turbo" },
     { .class = "Krea2Transformer2DModel", .names = krea2_names, .variants = krea2_variants,
       .trained = "Krea 2 Raw or Turbo" },
+    { .class = "ErnieImageTransformer2DModel", .names = ernie_names, .fields = ernie_fields,
+      .in = "in_channels", .out = "out_channels", .in_default = 128, .out_default = 128,
+      .channels = { { 1, 0 } }, .variants = ernie_variants,
+      .trained = "ERNIE-Image or ERNIE-Image-Turbo" },
     { .class = "FluxTransformer2DModel", .names = flux_names, .fields = flux_fields,
       .in = "in_channels", .out = "out_channels", .in_default = 64,
       FLUX_CHANNELS, FLUX },

@@ -87,6 +87,9 @@ static const struct { const char *class, *config; } models[] = {
       "\"text_num_attention_heads\":1,\"text_num_key_value_heads\":1,"
       "\"text_intermediate_size\":8,\"num_layerwise_text_blocks\":1,"
       "\"num_refiner_text_blocks\":1,\"axes_dims_rope\":[4,2,2]}" },
+    { "ErnieImageTransformer2DModel", "{\"hidden_size\":8,\"num_attention_heads\":1,"
+      "\"num_layers\":1,\"ffn_hidden_size\":8,\"text_in_dim\":16,"
+      "\"rope_axes_dim\":[4,2,2]}" },
     { "Flux2Transformer2DModel", "{" HEADS "8,\"num_layers\":1,\"num_single_layers\":1,"
       "\"joint_attention_dim\":8,\"axes_dims_rope\":[2,2,2,2]}" },
     { "ChromaTransformer2DModel", "{" HEADS "8,\"num_layers\":1,\"num_single_layers\":1,"
