@@ -183,6 +183,8 @@ typedef struct vc_family {
     bool invert;                         /* invert_scale_latents */
     const double *mean, *std;            /* [channels]; NULL: there are none, or (LTX) they lie in
                                           * the VAE's weights */
+    double norm_eps;                     /* what is added to variances in the VAE's weights before
+                                          * the root, whatever the VAE's config.json has; 0: that */
     bool cached;                         /* other trainers keep caches of it: export, import */
 
     const char *audio_vae;               /* the class of the autoencoder of a clip's sound, in the

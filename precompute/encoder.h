@@ -85,6 +85,7 @@ typedef struct encoder_opts {
     bool tiling;                     /* VAE: spatial tiles (less memory, other values) */
     int window;                      /* VAE: frames of a chunk, over which group norms take their
                                       * statistics; 0: the family's number */
+    double norm_eps;                 /* VAE: in place of its config.json's batch_norm_eps; 0: that */
     /* A VAE whose decoder removes noise mixes decode_noise_scale (0..1) of noise into the latent;
      * decode_timestep (0..1) is the decoder's input for its amount. Other VAEs ignore both. */
     double decode_timestep, decode_noise_scale;
@@ -247,7 +248,7 @@ extern const vae_class vae_builtin, vae_cogvideox, vae_hunyuan, vae_hunyuan15, v
                        vae_wan, vae_qwen_image, vae_kl, vae_flux2;
 extern const text_class text_builtin, text_t5, text_umt5, text_llama, text_llava, text_qwen2_5_vl,
                         text_qwen2_5_vl_text, text_qwen3, text_qwen3_whole, text_qwen3_vl,
-                        text_mistral3, text_gemma3, text_clip;
+                        text_mistral3, text_ministral3, text_gemma3, text_clip;
 extern const vision_class vision_clip, vision_siglip;
 
 #endif

@@ -493,7 +493,7 @@ static int find_parts(vprep *p, int max_length, vc_err *err)
         rc = check_vae(p, v->dir, err);
     rc = vc_flags_catch(p->flags, rc ? rc : check_constants(p, v->dir, err), err);
     v->opts = (encoder_opts){ .dir = v->dir, .device = c->device, .tiling = c->vae_tiling,
-                              .window = (int)c->vae_window,
+                              .window = (int)c->vae_window, .norm_eps = f->norm_eps,
                               .dtype = dtype_of(c->vae_dtype, f) };
     for (int i = 0; !rc && i < p->encoders.n_text; i++)
         rc = find_text_parts(p, i, max_length, err);

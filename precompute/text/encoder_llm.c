@@ -1,6 +1,7 @@
 /* encoder_llm.c - prompts through LLaMA (HunyuanVideo), Qwen2.5-VL's text part (Qwen-Image; with
  * pictures encoder_qwen_vl.c; HunyuanVideo 1.5 has this part alone), Qwen3 (Z-Image, FLUX.2 klein),
- * Qwen3-VL's text part (Krea 2) and Mistral 3's text part (FLUX.2 dev): see prompt.h.
+ * Qwen3-VL's text part (Krea 2), Mistral 3's text part (FLUX.2 dev) and Ministral 3 in a model of
+ * Mistral 3's class (ERNIE-Image): see prompt.h.
  *
  * Padding follows the prompt and no token attends to a later one, so masked padding changes no
  * state and is not encoded. FLUX.2's transformer attends to the states of padding, which see the
@@ -62,6 +63,7 @@ static const text_model qwen3_vl = { LLM("Qwen3VLModel", llm_qwen3_vl), .masked 
 static const text_model mistral3 = {
     LLM("Mistral3ForConditionalGeneration", llm_mistral3), .padding = padding
 };
+static const text_model ministral3 = { LLM("Mistral3Model", llm_ministral3), .masked = true };
 
 const text_class text_llama = { "LlamaModel", &llama, NULL };
 const text_class text_qwen2_5_vl = { "Qwen2_5_VLForConditionalGeneration", &qwen,
@@ -71,3 +73,4 @@ const text_class text_qwen3 = { "Qwen3Model", &qwen3, NULL };
 const text_class text_qwen3_whole = { "Qwen3ForCausalLM", &qwen3_whole, NULL };
 const text_class text_qwen3_vl = { "Qwen3VLModel", &qwen3_vl, NULL };
 const text_class text_mistral3 = { "Mistral3ForConditionalGeneration", &mistral3, NULL };
+const text_class text_ministral3 = { "Mistral3Model", &ministral3, NULL };

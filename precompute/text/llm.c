@@ -41,6 +41,9 @@ const llm_kind llm_qwen3_vl = { .model_type = "qwen3_vl", .part = "text_config",
                                 .part_type = "qwen3_vl_text", .head_norms = true, .head = 128 };
 const llm_kind llm_mistral3 = { .model_type = "mistral3", .part = "text_config",
                                 .part_type = "mistral", .windowed = true };
+const llm_kind llm_ministral3 = { .model_type = "mistral3", .part = "text_config",
+                                  .part_type = "mistral|ministral3", .part_default = "mistral",
+                                  .windowed = true };
 const llm_kind llm_llava = { .model_type = "llava", .part = "text_config", .part_type = "llama",
                              .part_defaults = true };
 

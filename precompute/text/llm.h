@@ -6,7 +6,8 @@
  * SwiGLU (Shazeer 2020). Mistral has the same. Qwen2.5-VL's text part adds biases to q, k and v;
  * its rotary positions have three axes, which are equal for a text without a picture. Qwen3 has no
  * biases, and an RMSNorm of each head's queries and keys before their rotation (Henry et al. 2020);
- * so has Qwen3-VL's text part, whose three axes are equal for a text too.
+ * so has Qwen3-VL's text part, whose three axes are equal for a text too. Ministral 3 has Mistral's
+ * layers, and slows its slow rotations (Peng et al. 2023).
  *
  * The states are transformers' hidden_states[-1 - skip]: with a skip of 0 the output of the last
  * layer after the final norm, else the output of the last layer but `skip`, without a norm. The
@@ -38,7 +39,10 @@ typedef struct llm_kind {
     bool head_norms;                              /* queries and keys are normalised by heads */
     int64_t head;                                 /* head_dim where config.json lacks it; 0:
                                                    * hidden_size / num_attention_heads */
-    const char *part_type;                        /* model_type of that object; NULL: any */
+    const char *part_type;                        /* model_type of that object, one of "a|b"; NULL:
+                                                   * any */
+    const char *part_default;                     /* that of an object without one; NULL:
+                                                   * part_type */
     bool windowed;                                /* sliding_window bounds what a token sees,
                                                    * unless it is null */
     bool part_defaults;                           /* the object may lack sizes: they are then
@@ -46,7 +50,7 @@ typedef struct llm_kind {
                                                    * weights */
 } llm_kind;
 extern const llm_kind llm_llama, llm_qwen2_5_vl, llm_qwen2_5_vl_text, llm_qwen3, llm_qwen3_vl,
-                      llm_mistral3, llm_llava;
+                      llm_mistral3, llm_ministral3, llm_llava;
 
 /* Opens config.json of o->dir and the weights beside this file. Uses o's dir, dtype, device,
  * threads, weights, text.skip, text.taps, text.crop, and text.interleave, with which texts have

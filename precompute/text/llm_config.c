@@ -40,13 +40,41 @@ static const vf_config_row llama3_rows[] = {
     { 0 }
 };
 
+/* llama_4_scaling_beta changes nothing within the tokens that the model was first trained with. */
+static const vf_config_row yarn_rows[] = {
+    VF_NUM_NEEDED(llm_rope, factor, "factor", VF_ABOVE_0, 1e6),
+    VF_NUM(llm_rope, low, "beta_slow", 1, VF_ABOVE_0, 1e6),
+    VF_NUM(llm_rope, high, "beta_fast", 32, VF_ABOVE_0, 1e6),
+    VF_INT_NEEDED(llm_rope, original, "original_max_position_embeddings", 1, 1 << 30),
+    VF_NUM_NEEDED(llm_rope, scale, "mscale", VF_ABOVE_0, 1e6),
+    VF_NUM_NEEDED(llm_rope, all_scale, "mscale_all_dim", VF_ABOVE_0, 1e6),
+    VF_UNSET("attention_factor", NULL),
+    VF_ONLY_FLAG("truncate", true),
+    { 0 }
+};
+
+static int check_scaling(const llm_rope *r, vc_err *err)
+{
+    if (r->kind == ROPE_LLAMA3 && r->high <= r->low)
+        return vc_fail(err, VC_EFORMAT, "high_freq_factor: %g is not above low_freq_factor: %g",
+                       r->high, r->low);
+    if (r->kind == ROPE_YARN && r->high <= r->low)
+        return vc_fail(err, VC_EFORMAT, "beta_fast: %g is not above beta_slow: %g", r->high,
+                       r->low);
+    if (r->kind == ROPE_YARN && r->scale != r->all_scale)
+        return vc_fail(err, VC_EFORMAT, "mscale: %g is not mscale_all_dim: %g, so that scores of "
+                       "attention would be scaled", r->scale, r->all_scale);
+    return 0;
+}
+
 /* Reads a scaling from the object o. Its kind is the field rope_type, which older files call
  * type. */
 static int read_scaling(llm_rope *r, const cJSON *o, vc_err *err)
 {
     const cJSON *name = cJSON_GetObjectItemCaseSensitive(o, "rope_type");
     const vf_config_row kind_rows[] = {
-        VF_WORD(llm_rope, kind, name ? "rope_type" : "type", "default", "default|llama3|mrope"),
+        VF_WORD(llm_rope, kind, name ? "rope_type" : "type", "default",
+                "default|llama3|mrope|yarn"),
         VF_NUM(llm_rope, theta, "rope_theta", r->theta, 1, 1e12),
         VF_INTS(llm_rope, section, n_section, "mrope_section", 3, 0, LLM_MAX_HEAD),
         VF_ONLY_NUM("partial_rotary_factor", 1),
@@ -56,10 +84,9 @@ static int read_scaling(llm_rope *r, const cJSON *o, vc_err *err)
     int rc = vf_config_read(r, kind_rows, o, err);
     if (!rc && r->kind == ROPE_LLAMA3)
         rc = vf_config_read(r, llama3_rows, o, err);
-    if (!rc && r->kind == ROPE_LLAMA3 && r->high <= r->low)
-        rc = vc_fail(err, VC_EFORMAT, "high_freq_factor: %g is not above low_freq_factor: %g",
-                     r->high, r->low);
-    return rc;
+    if (!rc && r->kind == ROPE_YARN)
+        rc = vf_config_read(r, yarn_rows, o, err);
+    return rc ? rc : check_scaling(r, err);
 }
 
 /* Files of transformers 5 have theta and scaling in rope_parameters; older files have them in
@@ -125,7 +152,10 @@ static int settle(llm_config *c, const llm_kind *kind, const text_rule *text, vc
     if (c->head < 8 || c->head > LLM_MAX_HEAD || c->head % 8)
         return vc_fail(err, VC_EFORMAT, "head_dim: %lld is not a multiple of 8 within 8..%d",
                        (long long)c->head, LLM_MAX_HEAD);
-    const int rc = check_window(c, kind, text, err);
+    int rc = check_window(c, kind, text, err);
+    if (!rc && c->rope.kind == ROPE_YARN && c->rope.original < text->max_length)
+        rc = vc_fail(err, VC_EFORMAT, "original_max_position_embeddings: %lld is less than the %d "
+                     "tokens of a prompt", (long long)c->rope.original, text->max_length);
     return rc ? rc : choose_layers(c, text, err);
 }
 
@@ -142,8 +172,10 @@ int llm_config_read(llm_config *c, const llm_kind *kind, const text_rule *text, 
                     vc_err *err)
 {
     const vf_config_row type[] = { VF_ONLY("model_type", kind->model_type, NULL), { 0 } };
-    const vf_config_row part_type[] = { VF_ONLY("model_type", kind->part_type, kind->part_type),
-                                        { 0 } };
+    const vf_config_row part_type[] = {
+        VF_ONLY("model_type", kind->part_type, kind->part_default ? kind->part_default
+                                                                  : kind->part_type), { 0 }
+    };
     const cJSON *part = kind->part ? cJSON_GetObjectItemCaseSensitive(o, kind->part) : NULL;
 
     int rc = vf_config_read(c, type, o, err);
@@ -181,13 +213,36 @@ static float scaled(const llm_rope *r, float f)
     return (1 - s) * f / (float)r->factor + s * f;
 }
 
+/* The angle of a head, counted from the fastest, that makes so many whole rotations in the tokens
+ * that the model was first trained with. */
+static double angle_of(const llm_config *c, double rotations)
+{
+    const double tau = 6.28318530717958647692;
+
+    return (double)c->head * log((double)c->rope.original / (rotations * tau)) /
+           (2 * log(c->rope.theta));
+}
+
+/* The frequency f of angle j scaled as by Peng et al. 2023 (YaRN): as scaled does, but interpolated
+ * over the angles' numbers. */
+static float scaled_yarn(const llm_config *c, int64_t j, float f)
+{
+    const double low = fmax(floor(angle_of(c, c->rope.high)), 0);
+    const double high = fmin(ceil(angle_of(c, c->rope.low)), (double)c->head - 1);
+    const float slow = (float)fmin(fmax(((double)j - low) / (high > low ? high - low : 1e-3), 0),
+                                   1);
+
+    return f / (float)c->rope.factor * slow + f * (1 - slow);
+}
+
 /* Frequencies are computed in f32, as when the models were trained: in f64 the angles would differ
  * by 2e-5 after 300 tokens. */
 void llm_config_frequencies(const llm_config *c, float *frequency)
 {
     for (int64_t j = 0; j < c->head / 2; j++) {
         float f = 1 / powf((float)c->rope.theta, (float)(2 * j) / (float)c->head);
-        frequency[j] = c->rope.kind == ROPE_LLAMA3 ? scaled(&c->rope, f) : f;
+        frequency[j] = c->rope.kind == ROPE_LLAMA3 ? scaled(&c->rope, f)
+                     : c->rope.kind == ROPE_YARN ? scaled_yarn(c, j, f) : f;
     }
 }
 
@@ -212,7 +267,9 @@ vf_key llm_config_fingerprint(const llm_config *c, const llm_kind *kind, vf_key 
         vf_hasher_int(&h, "final_norm", 0);
     vf_hasher_bytes(&h, "rms_norm_eps", &c->eps, sizeof c->eps);
     vf_hasher_bytes(&h, "rope_theta", &c->rope.theta, sizeof c->rope.theta);
-    if (c->rope.kind == ROPE_LLAMA3) {
+    if (c->rope.kind == ROPE_YARN)
+        vf_hasher_int(&h, "yarn", 1);
+    if (c->rope.kind == ROPE_LLAMA3 || c->rope.kind == ROPE_YARN) {
         vf_hasher_bytes(&h, "factor", &c->rope.factor, sizeof c->rope.factor);
         vf_hasher_bytes(&h, "low_freq_factor", &c->rope.low, sizeof c->rope.low);
         vf_hasher_bytes(&h, "high_freq_factor", &c->rope.high, sizeof c->rope.high);

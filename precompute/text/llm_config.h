@@ -7,12 +7,16 @@
 
 enum { LLM_MAX_HEAD = 256 };
 
-typedef enum llm_rope_kind { ROPE_DEFAULT, ROPE_LLAMA3, ROPE_MROPE } llm_rope_kind;
+typedef enum llm_rope_kind { ROPE_DEFAULT, ROPE_LLAMA3, ROPE_MROPE, ROPE_YARN } llm_rope_kind;
 
-/* The rule that makes angles of positions; ROPE_LLAMA3 alone uses the fields after theta. */
+/* The rule that makes angles of positions; ROPE_LLAMA3 and ROPE_YARN alone use the fields after
+ * theta. */
 typedef struct llm_rope {
     llm_rope_kind kind;
-    double theta, factor, low, high;
+    double theta, factor, low, high;              /* low, high: of ROPE_YARN the rotations in
+                                                   * `original` tokens up to which frequencies are
+                                                   * slowed, and from which they stay */
+    double scale, all_scale;                      /* of ROPE_YARN: mscale, mscale_all_dim */
     int64_t original;                             /* tokens that the model was first trained with */
     int section[3], n_section;                    /* angles of a head on each of the three axes of a
                                                    * token with a picture's place; 0: not given */

@@ -183,10 +183,11 @@ static const vae_net flux2_net = {
     .encode_chunk = encode_frame, .decode_chunk = decode_frame,
 };
 
-/* Describes the latent of squares: its channels, its ratio and the statistics of the batch norm. */
-static int flux2_statistics(const vae *v, vae_info *info, vc_err *err)
+/* Describes the latent of squares: its channels, its ratio and the statistics of the batch norm,
+ * where `given` is in place of config.json's batch_norm_eps unless it is 0. */
+static int flux2_statistics(const vae *v, double given, vae_info *info, vc_err *err)
 {
-    const double eps = ((const flux2_vae *)v)->eps;
+    const double eps = given ? given : ((const flux2_vae *)v)->eps;
 
     info->channels = PATCH * v->channels;
     info->ratio[1] = info->ratio[2] = SIDE * v->ratio[1];
@@ -209,7 +210,7 @@ static int open_flux2(vae **out, const encoder_opts *o, vae_info *info, vc_err *
 
     if (rc)
         return rc;
-    rc = vc_context(err, flux2_statistics(*out, info, err), "%s", o->dir);
+    rc = vc_context(err, flux2_statistics(*out, o->norm_eps, info, err), "%s", o->dir);
     if (rc) {
         vae_close(*out);
         *out = NULL;

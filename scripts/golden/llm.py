@@ -1,5 +1,5 @@
 """Decoders as text encoders: LLaMA (HunyuanVideo), Qwen2.5-VL's text part (Qwen-Image), Qwen3
-(Z-Image) and Qwen3-VL's text part (Krea 2).
+(Z-Image), Qwen3-VL's text part (Krea 2) and Ministral 3 in Mistral 3's class (ERNIE-Image).
 
 transformers encodes three texts of 5, 40 and 150 tokens in one batch, padded on the right and
 masked. `states_N` are the valid rows of hidden_states[-1], after the final norm; `skip2_N` are
@@ -12,7 +12,8 @@ f32.
 `llama` has fewer key heads than query heads. `llama3` has scaled rotations of all three kinds
 (unchanged, slowed, between), heads that are wider than width / heads, and all biases. `qwen2.5-vl`
 has the whole model's hidden_states, as the pipeline uses them. `qwen3` has norms of each head's
-queries and keys, and heads that are wider than width / heads. `mistral-comfyui` holds the tensors
+queries and keys, and heads that are wider than width / heads. `ministral3` has YaRN's rotations of
+all three kinds. `mistral-comfyui` holds the tensors
 of a file that is cut to the layers whose states are read, three of five: `taps_N` are the states
 after the layers 1, 2 and 3, none of which passes the final norm.
 """
@@ -55,6 +56,15 @@ def qwen3():
     rope = dict(rope_type="default", rope_theta=1000000.0)
     return transformers.Qwen3Model(transformers.Qwen3Config(
         **SIZES, rms_norm_eps=1e-6, rope_parameters=rope, head_dim=16, tie_word_embeddings=False))
+
+
+def ministral3():
+    vision = dict(model_type="pixtral", hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+                  num_attention_heads=1, head_dim=16)
+    text = dict(**dict(SIZES, max_position_embeddings=262144), rms_norm_eps=1e-5, head_dim=16,
+                model_type="ministral3", rope_parameters=golden.part("text_families").YARN)
+    return transformers.Mistral3Model(
+        transformers.Mistral3Config(text_config=text, vision_config=vision))
 
 
 def mistral_comfyui(out):
@@ -102,9 +112,10 @@ def states(model):
 
 def make(out):
     for name, build in (("llama", llama), ("llama3", llama3), ("qwen2.5-vl", qwen),
-                        ("qwen3", qwen3), ("qwen3-vl", qwen3_vl)):
+                        ("qwen3", qwen3), ("qwen3-vl", qwen3_vl), ("ministral3", ministral3)):
         model = build().eval().float()
-        vision = [k for k in model.state_dict() if "visual" in k]
+        vision = [k for k in model.state_dict()
+                  if any(part in k for part in ("visual", "vision_tower", "multi_modal"))]
         weights = golden.fill_module(model, skip=vision)
         all_states = states(model)
         t = {}

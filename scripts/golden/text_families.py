@@ -2,19 +2,21 @@
 two (template, crop, mask; pooled), Qwen-Image's (template, crop, mask), Wan's (cleaned, mask),
 FLUX's two (pooled, equal to HunyuanVideo's; all tokens), LTX-Video's before 0.9.5 (states of
 padding dropped) and from then on (mask), Chroma's (mask, and a row of padding), Z-Image's (chat
-template, mask), and FLUX.2's (klein: an empty thought, states of three layers and of padding; dev:
-padding in front, and in `right_1` that of the prompt 1 with padding behind).
+template, mask), ERNIE-Image's (mask), and FLUX.2's (klein: an empty thought, states of three layers
+and of padding; dev: padding in front, and in `right_1` that of the prompt 1 with padding behind).
 
 `hunyuanvideo-llama`, `hunyuanvideo-clip`, `qwen-image-text`, `wan-text`, `flux-t5`, `chroma-t5`,
-`ltx-text`, `ltx-condition-text`, `z-image-text`, `krea2-text`, `flux2-text` and `flux2-dev-text`
+`ltx-text`, `ltx-condition-text`, `z-image-text`, `krea2-text`, `flux2-text`, `flux2-dev-text` and
+`ernie-image-text`, whose tokenizer cuts prompts to ERNIE_LENGTH tokens so that the file is small,
 hold a tiny encoder and its `tokenizer` (tokenizer.json) each, and of every prompt `prompts` [i]:
 `ids_i` and `mask_i` as the encoder got them, padded, and the pipeline's result: `states_i` [n,D],
 the rows that its mask leaves, or `pooled_i` [D]. `template` is the pipeline's own, or what the
 tokenizer makes of its `chat_template`, which has the parts of Qwen3's or Mistral's that a single
 prompt reaches.
 
-Of the 100 captions `captions`, most of them odd, `chroma-t5` and the last four hold `caption_ids`
-[100,512] and `caption_sums` [100,D]: the sums of a caption's states, row i times `row_weights` [i].
+Of the 100 captions `captions`, most of them odd, `chroma-t5` and the last five hold `caption_ids`
+[100,512] (ERNIE_LENGTH) and `caption_sums` [100,D]: the sums of a caption's states, row i times
+`row_weights` [i].
 
 The tokenizers are unigram models. Like a real one, a decoder's tokenizer has one piece for each
 word of the template, so that the template has its real number of tokens; all other text is split
@@ -27,9 +29,9 @@ import tempfile
 
 import torch
 import transformers
-from diffusers import (ChromaPipeline, Flux2KleinPipeline, Flux2Pipeline, FluxPipeline,
-                       HunyuanVideoPipeline, Krea2Pipeline, LTXConditionPipeline, LTXPipeline,
-                       QwenImagePipeline, WanPipeline, ZImagePipeline)
+from diffusers import (ChromaPipeline, ErnieImagePipeline, Flux2KleinPipeline, Flux2Pipeline,
+                       FluxPipeline, HunyuanVideoPipeline, Krea2Pipeline, LTXConditionPipeline,
+                       LTXPipeline, QwenImagePipeline, WanPipeline, ZImagePipeline)
 from diffusers.pipelines.flux2 import pipeline_flux2
 from diffusers.pipelines.hunyuan_video import pipeline_hunyuan_video
 from diffusers.pipelines.wan.pipeline_wan import prompt_clean
@@ -58,6 +60,10 @@ PARTS = ["", " ", "\n", "\t", "a", "A dog, 4k", "caf\u00e9", "cafe\u0301",
          "https://example.org/?q=1&r=2#x", "x" * 60, "1234567890" * 4, "\uff21\uff22 \ufb01",
          "...!!!???"]
 LETTERS = list(string.ascii_letters + string.digits + string.punctuation + " \n")
+ERNIE_LENGTH = 500
+YARN = dict(rope_type="yarn", rope_theta=1e6, factor=16.0, beta_fast=32.0, beta_slow=1.0,
+            mscale=1.0, mscale_all_dim=1.0, original_max_position_embeddings=16384,
+            llama_4_scaling_beta=0.1)
 WIDTHS = dict(hidden_size=32, intermediate_size=64, num_attention_heads=4)
 
 
@@ -456,6 +462,44 @@ def flux2_dev(out):
                 captions=json.dumps(captions()), template=template, chat_template=MISTRAL_CHAT)
 
 
+def ernie():
+    special = ["<s>", "</s>", "<pad>", "[INST]", "[/INST]", "[IMG]"]
+    text = tokenizer_json(LETTERS, special, [special[0], None])
+    tok = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer.from_str(text), bos_token="<s>", pad_token="<pad>",
+        padding_side="right", model_max_length=ERNIE_LENGTH)
+    sizes = dict(WIDTHS, num_hidden_layers=4, head_dim=16, num_key_value_heads=2,
+                 vocab_size=1 + len(LETTERS) + len(special), rms_norm_eps=1e-5,
+                 rope_parameters=YARN, sliding_window=None, model_type="ministral3")
+    vision = dict(model_type="pixtral", hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+                  num_attention_heads=1, head_dim=16)
+    model = transformers.Mistral3Model(transformers.Mistral3Config(
+        text_config=sizes, vision_config=vision)).eval().float()
+    parts = ("vision_tower", "multi_modal_projector")
+    return model, golden.fill_module(model, skip=[k for k in model.state_dict()
+                                                  if k.startswith(parts)]), text, tok
+
+
+def ernie_image(out):
+    model, weights, text, tok = ernie()
+    pipe = ErnieImagePipeline(transformer=None, vae=None, text_encoder=model, tokenizer=tok,
+                              scheduler=None)
+
+    def encode(prompt):
+        return pipe.encode_prompt(prompt, device="cpu")[0]
+
+    def tokens(prompt):
+        return ids_of(tok, prompt, ERNIE_LENGTH)
+    t, prompts = many(tokens, encode), PROMPTS + ODD
+    for i, prompt in enumerate(prompts):
+        t[f"ids_{i}"], t[f"mask_{i}"] = tokens(prompt)
+        t[f"states_{i}"] = encode(prompt)
+        assert len(t[f"states_{i}"]) == t[f"mask_{i}"].sum()
+    golden.save(out / "ernie-image-text.safetensors", t, config=model.config.to_dict(),
+                weights=weights, tokenizer=text, prompts=json.dumps(prompts),
+                captions=json.dumps(captions()))
+
+
 def make(out):
     pooled = hunyuanvideo(out)
     qwen_image(out)
@@ -468,3 +512,4 @@ def make(out):
     krea2(out)
     flux2(out)
     flux2_dev(out)
+    ernie_image(out)

@@ -1,5 +1,5 @@
 /* test_llm.c - decoders as text encoders equal transformers' (tests/golden/llama, llama3,
- * qwen2.5-vl, qwen3): states after all layers and after fewer, types, batches, memory.
+ * qwen2.5-vl, qwen3, ministral3): states after all layers and after fewer, types, batches, memory.
  * test_llm_files.c has the forms of their files. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@
 typedef struct model_row { const char *name; const llm_kind *kind; } model_row;
 static const model_row models[] = {
     { "llama", &llm_llama }, { "llama3", &llm_llama }, { "qwen2.5-vl", &llm_qwen2_5_vl },
-    { "qwen3", &llm_qwen3 }, { "qwen3-vl", &llm_qwen3_vl },
+    { "qwen3", &llm_qwen3 }, { "qwen3-vl", &llm_qwen3_vl }, { "ministral3", &llm_ministral3 },
 };
 enum { MODELS = sizeof models / sizeof *models };
 

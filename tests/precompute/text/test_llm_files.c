@@ -205,8 +205,17 @@ static void config_refused(void **state)
         { "rms_norm_eps", "-1", VC_EFORMAT, "rms_norm_eps" },
         { "use_sliding_window", "true", VC_EFORMAT, "use_sliding_window: true" },
         { "quantization_config", "{}", VC_EFORMAT, "quantization_config" },
-        { "rope_parameters", "{\"rope_type\": \"yarn\"}", VC_EFORMAT,
-          "rope_parameters: rope_type: \"yarn\"" },
+        { "rope_parameters", "{\"rope_type\": \"dynamic\"}", VC_EFORMAT,
+          "rope_parameters: rope_type: \"dynamic\"" },
+        { "rope_parameters", "{\"rope_type\": \"yarn\"}", VC_ENOENT, "factor: missing" },
+        { "rope_parameters", "{\"rope_type\": \"yarn\", \"factor\": 16, \"mscale\": 1, "
+          "\"original_max_position_embeddings\": 64}", VC_ENOENT, "mscale_all_dim: missing" },
+        { "rope_parameters", "{\"rope_type\": \"yarn\", \"factor\": 16, \"mscale\": 1, "
+          "\"mscale_all_dim\": 0.5, \"original_max_position_embeddings\": 64}", VC_EFORMAT,
+          "mscale: 1 is not mscale_all_dim: 0.5" },
+        { "rope_parameters", "{\"rope_type\": \"yarn\", \"factor\": 16, \"mscale\": 1, "
+          "\"mscale_all_dim\": 1, \"original_max_position_embeddings\": 64, \"beta_slow\": 32}",
+          VC_EFORMAT, "beta_fast: 32 is not above beta_slow: 32" },
         { "rope_parameters", "7", VC_EFORMAT, "rope_parameters: expected an object" },
         { "rope_parameters", "{\"rope_type\": \"llama3\"}", VC_ENOENT, "factor: missing" },
         { "rope_parameters", "{\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4, "

@@ -91,6 +91,29 @@ static void info_of_the_folder(void **state)
     vae_bench_close(&b);
 }
 
+/* What a family adds to variances stands in place of config.json's batch_norm_eps. */
+static void eps_of_a_family(void **state)
+{
+    vae_info info[2];
+    vae *v;
+    vc_err err = { 0 };
+
+    (void)state;
+    vae_bench b = open_bench(VC_F32, false);
+    for (int i = 0; i < 2; i++) {
+        const encoder_opts o = { .dir = b.dir, .dtype = VC_F32, .device = golden_device(),
+                                 .threads = 1, .norm_eps = i ? 0.25 : 1e-5 };
+        assert_ok(vae_flux2.open(&v, &o, &info[i], &err), &err);
+        vae_flux2.close(v);
+    }
+    for (int c = 0; c < 16; c++) {
+        const double less = pow(info[0].std[c], 2) - 1e-5, own = pow(b.info.std[c], 2);
+        assert_true(fabs(pow(info[1].std[c], 2) - 0.25 - less) < 1e-12);
+        assert_true(own > less + 5e-5);              /* batch_norm_eps is 1e-4 */
+    }
+    vae_bench_close(&b);
+}
+
 /* Opens a folder with the golden's config.json and these tensors. */
 static int open_with(const char *dir, const char *config, const vf_view *tensors, int n,
                      vc_err *err)
@@ -193,7 +216,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(encodes_and_decodes), cmocka_unit_test(small_decoder),
         cmocka_unit_test(runs_in_bf16), cmocka_unit_test(tiles_in_space),
-        cmocka_unit_test(info_of_the_folder), cmocka_unit_test(other_tensors),
+        cmocka_unit_test(info_of_the_folder), cmocka_unit_test(eps_of_a_family),
+        cmocka_unit_test(other_tensors),
         cmocka_unit_test(memory_is_predicted), cmocka_unit_test(refuses_sizes),
         cmocka_unit_test(refuses_configs),
     };
