@@ -8,10 +8,10 @@ of a LoRA on the same weights, frozen, and its gradients are `lora/grad/<factor>
 import golden
 from diffusers import ErnieImageTransformer2DModel
 
-TINY = dict(hidden_size=48, num_attention_heads=3, num_layers=2, ffn_hidden_size=40, in_channels=8,
-            out_channels=8, patch_size=1, text_in_dim=24, rope_theta=256, rope_axes_dim=(4, 6, 6),
-            eps=1e-6, qk_layernorm=True)
-WIDE = dict(TINY, hidden_size=32, num_attention_heads=2, text_in_dim=32)
+TINY = dict(hidden_size=48, num_attention_heads=3, num_layers=2, ffn_hidden_size=40,
+            in_channels=16, out_channels=16, patch_size=1, text_in_dim=32, rope_theta=256,
+            rope_axes_dim=(4, 6, 6), eps=1e-6, qk_layernorm=True)
+WIDE = dict(TINY, hidden_size=32, num_attention_heads=2)
 CASES = {"base": (2, 4, 6), "odd": (1, 5, 3), "wide": (2, 2, 8), "equal": (2, 3, 3)}
 TIMES, LENGTHS, EQUAL, ONE = [984.375, 437.5], [5, 9], [7, 7], [9]
 LORA = dict(r=3, lora_alpha=1,

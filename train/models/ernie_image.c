@@ -139,15 +139,13 @@ static void ernie_fit(const void *model, vtrain_fit *fit)
 /* ---- prepare ---- */
 
 /* Writes the places of a sample's tokens, [n][AXES]: the picture's, then the prompt's. */
-static void place(float *at, int64_t rows, int64_t columns, int64_t text, int32_t length)
+static void place(float *at, int64_t n, int64_t picture, int64_t columns, int32_t length)
 {
-    for (int64_t i = 0; i < rows * columns; i++, at += AXES) {
-        at[0] = (float)length;
-        at[1] = (float)(i / columns);
-        at[2] = (float)(i % columns);
+    for (int64_t i = 0; i < n; i++, at += AXES) {
+        at[0] = (float)(i < picture ? length : i - picture);
+        at[1] = (float)(i < picture ? i / columns : 0);
+        at[2] = (float)(i < picture ? i % columns : 0);
     }
-    for (int64_t i = 0; i < text; i++, at += AXES)
-        at[0] = (float)i;
 }
 
 /* Fills the tables of a half of the elements, [n,HEAD/2]: every two elements have one angle. */
@@ -170,12 +168,12 @@ static void fill_half(float *cosine, float *sine, const ernie *m, const float *a
 static void make_rope(vt_ctx *g, const ernie *m, const int64_t *dim, const vtrain_cond *text,
                       vt_tensor **made)
 {
-    const int64_t prompt = text->embeds->dim[1], each = m->picture + prompt, n = dim[0] * each;
+    const int64_t each = m->picture + text->embeds->dim[1], n = dim[0] * each;
     const int64_t table[2] = { n, m->width / m->heads / 2 }, size = n * table[1];
-    float *at = calloc((size_t)(n * AXES), sizeof *at);
+    float *at = malloc((size_t)(n * AXES) * sizeof *at);
     float *host = malloc(2 * (size_t)size * sizeof *host);
     for (int64_t b = 0; at && host && b < dim[0]; b++)
-        place(at + b * each * AXES, dim[3], dim[4], prompt, text->length[b]);
+        place(at + b * each * AXES, each, m->picture, dim[4], text->length[b]);
     for (int half = 0; at && host && half < 2; half++) {
         fill_half(host, host + size, m, at, n, half);
         made[COS + 2 * half] = vt_from_host(g, VC_F32, 2, table, host, VC_F32);
@@ -202,6 +200,8 @@ static void ernie_prepare(vt_ctx *g, void *model, vtrain_in *in)
     m->picture = dim[3] * dim[4];
     make_rope(g, m, dim, text, in->made);
     in->made[KEYS] = vtrain_key_lengths(g, text, m->picture);
+    if (in->note)
+        vtrain_note(in, "text_lens", vt_from_host(g, VC_I32, 1, dim, text->length, VC_I32));
 }
 
 /* ---- forward ---- */

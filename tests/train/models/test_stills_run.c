@@ -1,7 +1,7 @@
-/* test_stills_run.c - whole runs of the tiny transformers of Z-Image, Chroma, Krea 2 and FLUX.2:
- * validation samples against diffusers' pipelines (tests/golden/samples-z-image, -turbo,
- * samples-chroma, samples-krea2, samples-flux2, -distilled, -edit*), guided and not, and with
- * reference pictures; traces. */
+/* test_stills_run.c - whole runs of the tiny transformers of Z-Image, Chroma, Krea 2, ERNIE-Image
+ * and FLUX.2: validation samples against diffusers' pipelines (tests/golden/samples-z-image, -turbo,
+ * samples-chroma, samples-krea2, samples-ernie-image, -turbo, samples-flux2, -distilled, -edit*),
+ * guided and not, and with reference pictures; traces. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,6 +48,13 @@ static toy krea2_toy(const char *path)
                   .vae = "AutoencoderKLQwenImage" };
 }
 
+static toy ernie_toy(const char *path)
+{
+    return (toy){ .path = path, .sample = flux2_pictures, .n = COUNT(flux2_pictures),
+                  .channels = 16, .width = 32, .encoders = 1, .family = "ernie-image",
+                  .vae = "AutoencoderKLFlux2", .per_channel = true };
+}
+
 static toy flux2_toy(const char *path)
 {
     return (toy){ .path = path, .sample = flux2_pictures, .n = COUNT(flux2_pictures),
@@ -62,7 +69,7 @@ typedef struct row {
     const char *model, *goldens[6], *steps, *guidance;
     struct { const char *name; int nd; int64_t dim[5]; } traced[4];
     const char *text;
-    bool clean;                      /* the timestep is 1 - s, else s */
+    bool clean, stepped;             /* the timestep is 1 - s, or 1000 s, else s */
     bool numbered;                   /* the last of a prompt's four axes has the token's number */
 } row;
 
@@ -84,6 +91,11 @@ static const row rows[] = {
       .steps = "28", .guidance = "4.5",
       .traced = { { "position_ids", 2, { 2 + 2 * 3, 3 } } },
       .text = "encoder_hidden_states" },
+    { .toy_of = ernie_toy, .model = "ernie-image",
+      .goldens = { "samples-ernie-image", "samples-ernie-image-turbo" }, .steps = "50",
+      .guidance = "4", .traced = { { "noisy_latents", 5, { 1, 16, 1, 3, 5 } },
+                                    { "text_lens", 1, { 1 } } }, .text = "text_bth",
+      .stepped = true },
     { .toy_of = flux2_toy, .model = "flux2-klein",
       .goldens = { "samples-flux2", "samples-flux2-distilled", "samples-flux2-edit",
                     "samples-flux2-edit-one", "samples-flux2-edit-three" },
@@ -127,7 +139,8 @@ static void traces(void **state)
         const row *r = &rows[i];
         vf_safetensors *f = trace(*state, r);
         float *time = golden_values(f, "timestep", NULL), *s = golden_values(f, "sigmas", NULL);
-        assert_float_equal(*time, r->clean ? 1 - *s : *s, 1e-6);
+        assert_float_equal(*time, r->clean ? 1 - *s : *s * (r->stepped ? 1000 : 1),
+                           r->stepped ? 1e-3 : 1e-6);
         for (int k = 0; r->traced[k].name; k++)
             golden_has_shape(f, r->traced[k].name, r->traced[k].nd, r->traced[k].dim);
         free(golden_values(f, r->text, NULL));
@@ -141,7 +154,8 @@ static void traces(void **state)
 
 static int make(void **state)
 {
-    static const char *const names[] = { "zimage", "chroma", "krea2", "flux2-klein", NULL };
+    static const char *const names[] = { "zimage", "chroma", "krea2", "ernie-image",
+                                          "flux2-klein", NULL };
     return pipeline_models_make(state, names);
 }
 
