@@ -65,6 +65,11 @@ SIZES = {
         num_layers=2, num_attention_heads=4, num_key_value_heads=2, attention_head_dim=32,
         intermediate_size=256, text_hidden_dim=32, text_num_attention_heads=2,
         text_num_key_value_heads=2, text_intermediate_size=64, axes_dims_rope=(8, 12, 12))),
+    "ernie-image": ("ernie-image", dict(num_layers=36, hidden_size=4096, num_attention_heads=32,
+                                        ffn_hidden_size=12288, text_in_dim=3072)),
+    "ernie-image-toy": ("ernie-image-toy", dict(
+        num_layers=2, hidden_size=96, num_attention_heads=3, ffn_hidden_size=256, text_in_dim=64,
+        rope_axes_dim=(8, 12, 12))),
     "flux2-klein-4b": ("flux2", dict(num_layers=5, num_single_layers=20, num_attention_heads=24,
                                      joint_attention_dim=7680, guidance_embeds=False)),
     "flux2-klein-9b": ("flux2-9b", dict(num_layers=8, num_single_layers=24, num_attention_heads=32,
@@ -141,6 +146,19 @@ MISTRAL3 = ("Mistral3ForConditionalGeneration", dict(
 MISTRAL3_TOY = ("Mistral3ForConditionalGeneration", dict(MISTRAL3[1], text_config=dict(
     MISTRAL3[1]["text_config"], hidden_size=64, intermediate_size=128, num_attention_heads=4,
     num_key_value_heads=2, num_hidden_layers=30, head_dim=16, vocab_size=512)))
+MINISTRAL3 = ("Mistral3Model", dict(
+    text_config=dict(hidden_size=3072, intermediate_size=9216, num_attention_heads=32,
+                     num_key_value_heads=8, num_hidden_layers=26, head_dim=128, vocab_size=131072,
+                     rms_norm_eps=1e-5, sliding_window=None, model_type="ministral3",
+                     max_position_embeddings=262144,
+                     rope_parameters=dict(
+                         rope_type="yarn", rope_theta=1e6, factor=16.0, beta_fast=32.0,
+                         beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0,
+                         original_max_position_embeddings=16384, llama_4_scaling_beta=0.1)),
+    vision_config=MISTRAL3[1]["vision_config"], tie_word_embeddings=True))
+MINISTRAL3_TOY = ("Mistral3Model", dict(MINISTRAL3[1], text_config=dict(
+    MINISTRAL3[1]["text_config"], hidden_size=64, intermediate_size=128, num_attention_heads=4,
+    num_key_value_heads=2, num_hidden_layers=3, head_dim=16, vocab_size=512)))
 GEMMA3 = ("Gemma3ForConditionalGeneration", dict(
     text_config=dict(hidden_size=3840, intermediate_size=15360, num_attention_heads=16,
                      num_key_value_heads=8, num_hidden_layers=48, head_dim=256, vocab_size=262208,
@@ -318,6 +336,13 @@ FAMILIES["flux2-toy"] = dict(
 FAMILIES["flux2-dev-toy"] = dict(FAMILIES["flux2-dev"],
                                  vae_config=FAMILIES["flux2-toy"]["vae_config"],
                                  text={"text_encoder": MISTRAL3_TOY})
+FAMILIES["ernie-image"] = dict(
+    FAMILIES["flux2"], pipeline=lambda size: "ErnieImagePipeline", layers=["num_layers"],
+    transformer="ErnieImageTransformer2DModel", text={"text_encoder": MINISTRAL3},
+    scheduler_config=lambda size: dict(shift=4.0),
+    tokenizer={"tokenizer": "TokenizersBackend"}, tokenizer_golden="ernie-image-text")
+FAMILIES["ernie-image-toy"] = dict(FAMILIES["ernie-image"], text={"text_encoder": MINISTRAL3_TOY},
+                                   vae_config=FAMILIES["flux2-toy"]["vae_config"])
 FAMILIES["chroma"] = dict(
     FAMILIES["flux"], pipeline=lambda size: "ChromaPipeline",
     transformer="ChromaTransformer2DModel",

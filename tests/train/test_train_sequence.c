@@ -410,6 +410,8 @@ static void test_pictures(void **state)
         { "krea2", 2, { .width = 192, .family = "krea2", .vae = "AutoencoderKLQwenImage" },
           "--adam_epsilon 1e-6" },
         { "zimage", 3, { .width = 32, .family = "z-image", .vae = "AutoencoderKL" }, "" },
+        { "ernie-image", 3, { .channels = 16, .width = 32, .family = "ernie-image",
+                              .vae = "AutoencoderKLFlux2", .per_channel = true }, "" },
         /* these mask nothing: all prompts have as many tokens */
         { "flux-dev", 2, { .width = 16, .pooled = 32, .encoders = 2, .pooled_only = 1,
                            .family = "flux", .vae = "AutoencoderKL", .sample = equal }, WHOLE },

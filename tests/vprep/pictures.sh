@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# vprep and vdecode with folders of families of pictures, Qwen-Image, FLUX.1, FLUX.2 and Z-Image,
+# vprep and vdecode with folders of families of pictures, Qwen-Image, FLUX.1, FLUX.2, ERNIE-Image and
+# Z-Image,
 # whose models are tiny, made of the goldens' weights.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
@@ -75,6 +76,13 @@ check "other layers" 2 vprep --meta media/metadata.json --image_sample_size 64 -
     --out no.lmdb
 stderr_has "krea2/model_index.json: text_encoder_select_layers has other layers"
 cp krea2.json krea2/model_index.json
+
+pictures ernie ErnieImagePipeline 16 16
+has '"family": "ernie-image"' ernie.lmdb
+has '"class":"AutoencoderKLFlux2"' ernie.lmdb && has '"ratio":\[1,16,16\]' ernie.lmdb
+has '"class":"Mistral3Model"' ernie.lmdb && has '"max_length":2048,"width":32' ernie.lmdb
+check "show ernie" 0 vlat show ernie.lmdb 000000000000/000
+stdout_has 'prompt_embeds f16 \[10,32\]'                     # <s> and nine letters
 
 pictures z-image ZImagePipeline 4
 has '"family": "z-image"' z-image.lmdb

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # vtrain's predicted peak of memory is within 5 % of the real one for HunyuanVideo and 1.5,
-# LTX-Video, LTX-2 with and without its sound, Qwen-Image, Z-Image, Chroma, Krea 2, FLUX.1, FLUX.2,
-# Wan and CogVideoX, at a width of 512 and some hundred tokens: LoRA and full finetune, with and
-# without recomputation; for the built-in model on a few samples, on many, and on two ranks; for
+# LTX-Video, LTX-2 with and without its sound, Qwen-Image, Z-Image, Chroma, Krea 2, ERNIE-Image,
+# FLUX.1, FLUX.2, Wan and CogVideoX, at a width of 512 and some hundred tokens: LoRA and full
+# finetune, with and without recomputation; for the built-in model on a few samples, on many, and on two ranks; for
 # LoRA's relatives; for bases in fewer bits; for a distillation to few steps and ControlNets. A limit
 # is kept by recomputation, also where the run is to recompute nothing.
 . "$(dirname "$0")/../lib/check.sh"
@@ -139,6 +139,10 @@ need random_transformer krea2 '{"_class_name": "Krea2Transformer2DModel", "num_l
     "text_num_key_value_heads": 2, "text_intermediate_size": 256}'
 need random_dataset krea2.lmdb 2 1 40 40 64 512 krea2
 runs krea2 krea2
+need random_transformer ernie '{"_class_name": "ErnieImageTransformer2DModel", "num_layers": 3,
+    "num_attention_heads": 4, "hidden_size": 512, "ffn_hidden_size": 1536, "text_in_dim": 256}'
+need random_dataset ernie-image.lmdb 2 1 20 20 64 256 ernie-image
+runs ernie-image ernie
 need random_transformer flux2 '{"_class_name": "Flux2Transformer2DModel", "num_layers": 2,
     "num_single_layers": 2, "num_attention_heads": 4, "joint_attention_dim": 512,
     "guidance_embeds": false}'
