@@ -41,7 +41,7 @@ typedef struct nn_times {
     vt_tensor *e, *clean;
     int64_t split;
 } nn_times;
-enum { NN_MOD = 6 };
+enum { NN_MOD = 9 };
 /* A linear layer makes n <= NN_MOD numbers: part[0] for the clean tokens, part[1] for the
  * others. */
 void nn_time_parts(vt_ctx *g, const nn_times *t, const vt_lin *l, int n,

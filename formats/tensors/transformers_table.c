@@ -399,6 +399,24 @@ static const vf_variant ernie_variants[] = {
     { 0 }
 };
 
+/* ---- Stable Diffusion 3 ---- */
+
+static const char *const sd3_names[] = {
+    "pos_embed.{pos_embed,proj}", "time_text_embed.{timestep,text}_embedder.linear_{1,2}",
+    "context_embedder", "norm_out.linear", "proj_out",
+    "transformer_blocks.#.{norm1,norm1_context}.linear",
+    "transformer_blocks.#.attn.{norm_q,norm_k,norm_added_q,norm_added_k,to_q,to_k,to_v,to_out.0,"
+    "add_q_proj,add_k_proj,add_v_proj,to_add_out}",
+    "transformer_blocks.#.attn2.{norm_q,norm_k,to_q,to_k,to_v,to_out.0}",
+    "transformer_blocks.#.{ff,ff_context}.net.{0.proj,2}", NULL
+};
+static const vf_variant sd3_variants[] = {
+    { .sign = "controlnet_*", .reads = "a control picture (ControlNet)" },
+    { .sign = "image_proj*", .reads = "a reference picture (IP-Adapter)" },
+    { .sign = "*.processor.*", .reads = "a reference picture (IP-Adapter)" },
+    { 0 }
+};
+
 /* ---- all ---- */
 
 #define COGVIDEOX_CHANNELS \
@@ -463,6 +481,9 @@ const vf_transformer_kind vf_transformer_kinds[] = {
       CHROMA },
     { .class = "Chroma", .names = chroma_first_names, .in = "img_in.weight",
       .out = "final_layer.linear.weight", .channels = { { 1, 0 } }, CHROMA },
+    { .class = "SD3Transformer2DModel", .names = sd3_names, .in = "in_channels",
+      .out = "out_channels", .in_default = 16, .out_default = 16, .channels = { { 1, 0 } },
+      .variants = sd3_variants, .trained = "Stable Diffusion 3 or 3.5" },
     { .class = "Flux2Transformer2DModel", .names = flux2_names, .fields = flux2_fields,
       .in = "in_channels", .out = "out_channels", .in_default = 128, .channels = { { 1, 0 } },
       FLUX2 },

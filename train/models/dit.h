@@ -414,6 +414,7 @@ extern const vtrain_family vtrain_ltx;        /* ltx.c */
 extern const vtrain_family vtrain_ltx2;       /* ltx2.c */
 extern const vtrain_family vtrain_ltx2_sound; /* ltx2_sound.c: the same models */
 extern const vtrain_family vtrain_qwen;       /* qwen.c */
+extern const vtrain_family vtrain_sd3;        /* sd3.c */
 extern const vtrain_family vtrain_ttt;        /* ttt.c */
 extern const vtrain_family vtrain_wan;        /* wan.c */
 extern const vtrain_family vtrain_wan_vace;   /* wan_vace.c */

@@ -155,6 +155,11 @@ vtrain_in ref_inputs(ref_model *m, const ref_case *c, vt_remat remat)
                                     .length = c->length_2 };
     for (int i = 0; c->pooled && i < 2; i++)  /* HunyuanVideo reads slot 1, others read slot 0 */
         in.text[i].pooled = vt_from_host(m->g, VC_F32, 2, c->pooled_dim, c->pooled, VC_F32);
+    if (c->text_3)
+        in.text[2] = (vtrain_cond){ .embeds = load_text(m, 2, c->text_3, c->text_3_dim),
+                                    .length = c->length_3 };
+    if (c->pooled_2)
+        in.text[1].pooled = vt_from_host(m->g, VC_F32, 2, c->pooled_2_dim, c->pooled_2, VC_F32);
     if (c->token_t)
         in.token_t = vt_from_host(m->g, VC_F32, 2, c->token_dim, c->token_t, VC_F32);
     if (c->guidance)

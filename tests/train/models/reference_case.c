@@ -50,6 +50,8 @@ void ref_case_open(ref_case *c, const vf_safetensors *f, const char *name)
     c->t = ref_values(f, name, "t", NULL);
     c->text = read_text(f, name, "text", "length", c->text_dim, c->length);
     c->text_2 = read_text(f, name, "text_2", "length_2", c->text_2_dim, c->length_2);
+    c->text_3 = read_text(f, name, "text_3", "length_3", c->text_3_dim, c->length_3);
+    c->pooled_2 = ref_values(f, name, "pooled_2", c->pooled_2_dim);
     c->pooled = ref_values(f, name, "pooled", c->pooled_dim);
     c->output = ref_values(f, name, "output", NULL);
     float *loss = ref_values(f, name, "loss", NULL);
@@ -86,6 +88,8 @@ void ref_case_close(ref_case *c)
     free(c->t);
     free(c->text);
     free(c->text_2);
+    free(c->text_3);
+    free(c->pooled_2);
     free(c->pooled);
     free(c->token_t);
     free(c->guidance);

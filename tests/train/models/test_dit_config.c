@@ -94,6 +94,9 @@ static const struct { const char *class, *config; } models[] = {
       "\"joint_attention_dim\":8,\"axes_dims_rope\":[2,2,2,2]}" },
     { "ChromaTransformer2DModel", "{" HEADS "8,\"num_layers\":1,\"num_single_layers\":1,"
       "\"joint_attention_dim\":8,\"approximator_hidden_dim\":8,\"axes_dims_rope\":[4,2,2]}" },
+    { "SD3Transformer2DModel", "{" HEADS "8,\"num_layers\":2,\"caption_projection_dim\":8,"
+      "\"joint_attention_dim\":8,\"pooled_projection_dim\":8,\"pos_embed_max_size\":2,"
+      "\"qk_norm\":\"rms_norm\",\"dual_attention_layers\":[0]}" },
     { "FluxTransformer2DModel", "{" HEADS "8,\"num_layers\":1,\"num_single_layers\":1,"
       "\"joint_attention_dim\":8,\"pooled_projection_dim\":8,\"guidance_embeds\":true,"
       "\"axes_dims_rope\":[4,2,2]}" },

@@ -1,6 +1,6 @@
-/* test_sd3.c - the worked example of docs/adding-a-model.md equals diffusers': outputs, losses,
- * every gradient, also of a LoRA; recomputed blocks have the same bits; wrong configs are
- * refused. */
+/* test_sd3.c - Stable Diffusion 3's transformer, the worked example of docs/adding-a-model.md, equals
+ * diffusers': outputs, losses, every gradient, also of a LoRA; recomputed blocks have the same bits;
+ * wrong configs are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,12 +12,12 @@
 
 #include "tests/lib/ok.h"
 #include "tests/train/models/reference.h"
-#include "tests/train/models/sd3.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 
 static const ref_variant variants[] = {
-    { "sd3", { "odd" }, 19 }, { "sd3.5", { "whole" }, 19 },
+    { "sd3", { "odd", "without" }, 19 }, { "sd3.5", { "whole" }, 19 },
+    { "sd3.5-medium", { "odd" }, 33 },
 };
 
 /* The promise for f32 is 1e-4, as for CogVideoX; sums in another order differ by 2.5e-5. In bf16
@@ -27,7 +27,7 @@ static const ref_variant variants[] = {
  * rounded, an output differs by up to 1.05e-2. The floors are for biases of keys, which cancel in
  * the softmax. */
 static ref_suite suite = {
-    .family = &test_sd3, .variants = variants, .n = COUNT(variants),
+    .family = &vtrain_sd3, .variants = variants, .n = COUNT(variants),
     .f32 = { VC_F32, 1e-4, 1e-4, 1e-3, false }, .bf16 = { VC_BF16, 1e-2, 3e-2, 1e-2, true },
 };
 
@@ -36,14 +36,17 @@ static ref_suite suite = {
 static void test_stored(void **state)
 {
     (void)state;
-    double e = ref_f16_error(&test_sd3, "sd3", "odd");
+    double e = ref_f16_error(&vtrain_sd3, "sd3", "odd");
     assert_true(e > 0 && e <= 1e-3);
 }
 
 /* ---- refused configs and inputs ---- */
 
 static const ref_refusal bad_models[] = {
-    { "{\"dual_attention_layers\":[0]}", "dual_attention_layers: it is set" },
+    { "{\"dual_attention_layers\":[0]}",
+      "tensor \"transformer_blocks.0.norm1.linear.weight\" is [96,16], [144,16]" },
+    { "{\"dual_attention_layers\":[0,1]}", "the last layer, 1, has none" },
+    { "{\"num_layers\":4,\"dual_attention_layers\":[1]}", "its number 1 is 1" },
     { "{\"qk_norm\":\"layer_norm\"}", "qk_norm: \"layer_norm\"; only \"\" or \"rms_norm\"" },
     { "{\"caption_projection_dim\":24}", "caption_projection_dim" },
     { "{\"attention_head_dim\":12,\"caption_projection_dim\":24}", "multiple of 8" },
@@ -60,17 +63,20 @@ static const ref_refusal bad_models[] = {
 static void test_bad_models(void **state)
 {
     (void)state;
-    ref_check_refusals(&test_sd3, "sd3", bad_models, COUNT(bad_models));
+    ref_check_refusals(&vtrain_sd3, "sd3", bad_models, COUNT(bad_models));
 }
 
-static const struct { int64_t f, h, w, pooled; int tokens; const char *says; } bad_inputs[] = {
-    { 2, 8, 12, 10, 5, "2x8x12: this model makes one picture" },
-    { 1, 18, 12, 10, 5, "at most 16 rows and columns" },
-    { 1, 8, 18, 10, 5, "at most 16 rows and columns" },
-    { 1, 8, 12, 8, 5, "pooled prompts are 8 wide, but pooled_projection_dim is 10" },
-    { 1, 8, 12, 0, 5, "pooled prompts are 0 wide" },
-    { 1, 8, 12, 10, 4, "prompt of 4 tokens among prompts of 5: the transformer masks nothing" },
-    { 1, 16, 2, 10, 5, NULL },
+static const struct { int64_t f, h, w, pooled, l, t5; int tokens; const char *says; }
+bad_inputs[] = {
+    { 2, 8, 12, 4, 4, 12, 5, "2x8x12: this model makes one picture" },
+    { 1, 18, 12, 4, 4, 12, 5, "at most 16 rows and columns" },
+    { 1, 8, 18, 4, 4, 12, 5, "at most 16 rows and columns" },
+    { 1, 8, 12, 8, 4, 12, 5, "pooled prompts are 14 wide, but pooled_projection_dim is 10" },
+    { 1, 8, 12, 0, 4, 12, 5, "pooled prompts are 6 wide" },
+    { 1, 8, 12, 4, 8, 12, 5, "8 and 6 wide of CLIP, 12 of T5; joint_attention_dim is 12" },
+    { 1, 8, 12, 4, 4, 8, 5, "4 and 6 wide of CLIP, 8 of T5; joint_attention_dim is 12" },
+    { 1, 8, 12, 4, 4, 12, 4, "prompt of 4 tokens among prompts of 5: the transformer masks" },
+    { 1, 16, 2, 4, 4, 12, 5, NULL },
 };
 
 static void test_bad_inputs(void **state)
@@ -80,10 +86,13 @@ static void test_bad_inputs(void **state)
     for (size_t i = 0; i < COUNT(bad_inputs); i++) {
         const int64_t p = bad_inputs[i].pooled;
         ref_case c = { .dim = { 1, 4, bad_inputs[i].f, bad_inputs[i].h, bad_inputs[i].w },
-                       .text_dim = { 1, 5, 12 }, .pooled_dim = { 1, p }, .x = zero, .t = zero,
-                       .text = zero, .pooled = p ? zero : NULL,
-                       .length = { bad_inputs[i].tokens } };
-        ref_check_input(&test_sd3, "sd3", &c, bad_inputs[i].says);
+                       .text_dim = { 1, 3, bad_inputs[i].l }, .text_2_dim = { 1, 3, 6 },
+                       .text_3_dim = { 1, 5, bad_inputs[i].t5 }, .pooled_dim = { 1, p },
+                       .pooled_2_dim = { 1, 6 }, .x = zero, .t = zero,
+                       .text = zero, .text_2 = zero, .text_3 = zero,
+                       .pooled = p ? zero : NULL, .pooled_2 = zero,
+                       .length = { 3 }, .length_2 = { 3 }, .length_3 = { bad_inputs[i].tokens } };
+        ref_check_input(&vtrain_sd3, "sd3", &c, bad_inputs[i].says);
     }
 }
 
