@@ -222,6 +222,9 @@ static const vc_first hunyuan_first = {
     .part = { { "transformer", "transformers/mp_rank_00_model_states.pt" } }
 };
 
+#define SD3_CLIP { .class = "CLIPTextModelWithProjection", .max_length = 77, .fixed = true, \
+                   .skip = 1 }
+
 /* Positions of tokens, and of latents, along an axis. */
 #define TOKENS(field_, item_, none_, axis_) \
     { .field = field_, .item = item_, .none = none_, .axis = axis_ }
@@ -384,6 +387,17 @@ static const vc_family families[] = {
       .vae = "AutoencoderKL", .channels = 16, .scaling = 0.3611, .shift = 0.1159,
       .text = { { .class = "T5EncoderModel", .max_length = 512, .masked = true, .unpadded = true,
                   .padding = 1, .width_field = "joint_attention_dim" } } },
+    { .name = "sd3", SIZES(16, 1, 8, 2, 1), .max_frames = 1, .by_model = true,
+      .transformer = "SD3Transformer2DModel",
+      .pipeline = { { .class = "StableDiffusion3Pipeline", .versions = "sd3",
+                      .sigmas = VC_SIGMAS_OWN } },
+      .positions = { TOKENS("pos_embed_max_size", 0, 96, VC_AXIS_ROWS),
+                     TOKENS("pos_embed_max_size", 0, 96, VC_AXIS_COLUMNS) },
+      .moments = true, .dtype = VC_BF16,
+      .vae = "AutoencoderKL", .channels = 16, .scaling = 1.5305, .shift = 0.0609,
+      .text = { SD3_CLIP, SD3_CLIP,
+                { .class = "T5EncoderModel", .max_length = 256, .optional = true,
+                  .width_field = "joint_attention_dim" } } },
     { .name = "flux2", SIZES(16, 1, 16, 1, 1), .max_frames = 1,
       .transformer = "Flux2Transformer2DModel", .first = &flux2_first,
       .pipeline = { { .class = "Flux2KleinPipeline",

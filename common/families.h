@@ -81,6 +81,10 @@ typedef struct vc_text {
                                           * seen by the transformer, though not by the encoder's
                                           * tokens; a prompt of max_length has none */
     bool pooled_only;                    /* it reads no states of tokens */
+    bool fixed;                          /* prompts have max_length tokens whatever a flag or the
+                                          * transformer's config.json says */
+    bool optional;                       /* a pipeline may be without it: a text is then one row of
+                                          * zeros, by which the transformer knows that */
     const char *width_field;             /* the integer of transformer/config.json with the width of
                                           * these states (or pooled vectors); or NULL */
     bool picture;                        /* a text has its clip's first frame, some of whose states
@@ -89,6 +93,9 @@ typedef struct vc_text {
                                           * in front of the prompt for each, with its number from 1
                                           * at "{}"; NULL: it has none */
 } vc_text;
+
+/* The class in a dataset's manifest of a text encoder that was left out. */
+#define VC_NO_TEXT "none"
 
 /* The reference pictures of models that edit: their number and their sizes. */
 typedef struct vc_references {

@@ -62,6 +62,8 @@ typedef struct text_rule {
     const char *each;                /* in front of the prompt, within the template, for each of a
                                       * text's pictures, with the picture's number from 1 in place
                                       * of "{}"; NULL: texts have no such pictures */
+    int absent;                      /* the encoder was left out: a text is one row of so many
+                                      * zeros; 0: it was not */
     int picture_rows;                /* the most states of a text's pictures together */
     bool scenes;                     /* VF_SCENE_START and VF_SCENE_END (metadata.h) in prompts are
                                       * tokens of their own */
@@ -248,7 +250,8 @@ extern const vae_class vae_builtin, vae_cogvideox, vae_hunyuan, vae_hunyuan15, v
                        vae_wan, vae_qwen_image, vae_kl, vae_flux2;
 extern const text_class text_builtin, text_t5, text_umt5, text_llama, text_llava, text_qwen2_5_vl,
                         text_qwen2_5_vl_text, text_qwen3, text_qwen3_whole, text_qwen3_vl,
-                        text_mistral3, text_ministral3, text_gemma3, text_clip;
+                        text_mistral3, text_ministral3, text_gemma3, text_clip,
+                        text_clip_projected, text_absent;
 extern const vision_class vision_clip, vision_siglip;
 
 #endif

@@ -273,12 +273,14 @@ static text_rule rule_of(const vprep *p, int slot, int max_length)
                        .uncleaned = t->uncleaned, .masked = t->masked, .unpadded = t->unpadded,
                        .padding = t->padding,
                        .interleave = t->picture ? p->encoders.interleave : 0,
+                       .absent = p->encoders.absent[slot],
                        .each = edits ? t->each : NULL };
     if (rule.each)
         rule.picture_rows = picture_rows(p, vc_family_references(f->is, f->pipeline));
 
     memcpy(rule.taps, t->taps, sizeof rule.taps);
-    if (!rule.pooled_only && !rule.quoted && p->encoders.family.from_files && max_length)
+    if (!rule.pooled_only && !rule.quoted && !t->fixed && p->encoders.family.from_files &&
+        max_length)
         rule.max_length = max_length;
     return rule;
 }
@@ -335,6 +337,9 @@ static const char *given_tokenizer(const vprep_config *c, int slot)
 /* The folders of a text encoder. */
 static int find_text_parts(vprep *p, int slot, int max_length, vc_err *err)
 {
+    int left = prep_leave_out(p, slot, err);
+    if (left)
+        return left;
     const vprep_config *c = &p->c;
     const char *const encoder = vc_text_slots[slot], *const words = vc_tokenizer_slots[slot];
     prep_part *t = &p->encoders.text_part[slot];
@@ -342,6 +347,10 @@ static int find_text_parts(vprep *p, int slot, int max_length, vc_err *err)
     const prep_family *f = &p->encoders.family;
     const char *const beside = vc_family_texts(f->is, f->pipeline)[slot].beside;
 
+    if (rule.absent) {
+        t->opts = (encoder_opts){ .dtype = VC_F32, .device = c->device, .text = rule };
+        return 0;
+    }
     char *home = NULL;
     int rc = prep_component_dir(&t->dir, c->model, c->text_encoder[slot], encoder, encoder, err);
     rc = vc_flags_catch(p->flags, rc, err);

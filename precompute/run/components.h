@@ -36,6 +36,7 @@ typedef struct prep_encoders {
     text_info text[PREP_MAX_TEXTS];
     int n_text;
     int64_t width[PREP_MAX_TEXTS];   /* that the transformer takes of each encoder; 0: unknown */
+    int absent[PREP_MAX_TEXTS];      /* text_rule.absent */
     int64_t vision_width;        /* the same of the vision model */
     prep_limit limit[VC_AXES];   /* sizes that the transformer has positions for */
     const vc_pipeline *published;    /* that of the transformer's folder, as its authors name it,
@@ -61,6 +62,10 @@ int prep_component_home(char **out, const char *model, const char *part, const c
 /* *out: the folder `slot` of a pipeline's folder, malloc'ed. VC_EUSAGE: the model (or NULL) has
  * none; the message says what the component does. */
 int prep_part_of(char **out, const char *model, const char *slot, const char *does, vc_err *err);
+/* Leaves out the text encoder of a slot that the family's pipelines may be without, if the flag of
+ * the slot or model_index.json says so. A folder that only lacks the files, as after a broken
+ * download, is left to the caller. */
+int prep_leave_out(vprep *p, int slot, vc_err *err);
 bool prep_is_file(const char *path);
 /* _class_name of DIR/config.json, or of the component `slot` in a file. */
 int prep_component_class(char *name, size_t size, const char *dir, const char *slot, vc_err *err);

@@ -91,6 +91,30 @@ static int check_ratio(const vprep *p, vc_err *err)
                    f->name, f->ratio[0], f->ratio[2], f->ratio[1]);
 }
 
+static bool has_constants(const vc_family *f, const vae_info *v)
+{
+    return f->vae && !strcmp(f->vae, v->class) && (float)f->scaling == (float)v->scaling_factor &&
+           (float)f->shift == (float)v->shift_factor;
+}
+
+/* Some families have one class of autoencoder, which a folder alone does not tell apart; their
+ * constants do. */
+static int check_constants(const vprep *p, vc_err *err)
+{
+    const vae_info *v = &p->encoders.vae;
+    const vc_family *f = p->encoders.family.is;
+
+    if (p->c.model || !p->encoders.vae_part.dir || has_constants(f, v))
+        return 0;
+    for (const vc_family *is = vc_families(); is->name; is++)
+        if (has_constants(is, v))
+            return vc_fail(err, VC_EUSAGE, "%s: its scaling_factor %g and shift_factor %g are those "
+                           "of %s, and the values would be those of %s: give --model, or "
+                           "--model_version %s", p->encoders.vae_part.dir, v->scaling_factor,
+                           v->shift_factor, is->name, f->name, is->pipeline[0].class);
+    return 0;
+}
+
 /* Refuses states that the model's transformer cannot take, before anything is encoded. */
 static int check_width(const vprep *p, int i, vc_err *err)
 {
@@ -181,6 +205,8 @@ int vprep_identify(vprep *p, bool hash, vc_err *err)
     f->vae->close(v);
     if (!rc)
         rc = check_ratio(p, err);
+    if (!rc)
+        rc = check_constants(p, err);
     if (!rc)
         rc = identify_audio(p, hash, err);
     return rc ? rc : identify_vision(p, hash, err);

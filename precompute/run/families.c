@@ -13,8 +13,8 @@ static const text_class *const texts[] = { &text_builtin, &text_t5, &text_umt5, 
                                            &text_llava, &text_qwen2_5_vl,
                                            &text_qwen2_5_vl_text, &text_qwen3,
                                            &text_qwen3_whole, &text_qwen3_vl, &text_mistral3,
-                                           &text_ministral3,
-                                           &text_gemma3, &text_clip, NULL };
+                                           &text_ministral3, &text_gemma3, &text_clip,
+                                           &text_clip_projected, NULL };
 
 static const vision_class *const visions[] = { &vision_clip, &vision_siglip, NULL };
 

@@ -1,4 +1,5 @@
-/* encoder_clip.c - prompts through CLIP's text model (HunyuanVideo, FLUX): see prompt.h.
+/* encoder_clip.c - prompts through CLIP's text model, without its projection (HunyuanVideo, FLUX) and
+ * with it (Stable Diffusion 3): see prompt.h.
  *
  * The pipelines of these models pass no mask to CLIP: padding is encoded like any other token. The
  * pooled state does not depend on tokens after the end of the text. */
@@ -8,9 +9,8 @@
 static int open_model(void **model, const void *kind, const encoder_opts *o, text_info *info,
                       vc_err *err)
 {
-    (void)kind;
     clip *m;
-    int rc = clip_open(&m, o, &info->fingerprint, err);
+    int rc = clip_open(&m, o, kind != NULL, &info->fingerprint, err);
 
     if (rc)
         return rc;
@@ -20,7 +20,7 @@ static int open_model(void **model, const void *kind, const encoder_opts *o, tex
                        "config.json is %d", o->dir, o->text.max_length + o->text.crop,
                        clip_positions(m));
     info->batch = clip_batch(m);
-    info->pooled = clip_width(m);
+    info->pooled = clip_pooled(m);
     info->width = o->text.pooled_only ? 0 : clip_width(m);
     return 0;
 }
@@ -50,9 +50,13 @@ static int encode(void *model, const text_tokens *t, float *states, float *poole
     return clip_encode(model, t->ids, t->prompts, states, pooled, err);
 }
 
-static const text_model model = {
-    .class = "CLIPTextModel", .open = open_model, .close = close_model, .check = check,
-    .encode = encode
-};
+static const char projected[] = "the pooled state is projected";
+
+#define MODEL(name, kind_) \
+    { .class = name, .kind = kind_, .open = open_model, .close = close_model, .check = check, \
+      .encode = encode }
+static const text_model model = MODEL("CLIPTextModel", NULL);
+static const text_model with_projection = MODEL("CLIPTextModelWithProjection", projected);
 
 const text_class text_clip = { "CLIPTextModel", &model, NULL };
+const text_class text_clip_projected = { "CLIPTextModelWithProjection", &with_projection, NULL };

@@ -4,8 +4,10 @@ A text is a start (98), words below 98, an end (99), and as padding more ends up
 CLIP's tokenizers. `ids_N`, `states_N` [77,D] and `pooled_N` [D] belong to the text whose end is
 token N-1. `clip` has quick-GELU, and finds the end by config.json's eos_token_id; `clip-legacy` has
 GELU, eos_token_id 2, which means that the largest id is the end, and pads of 0. `bf16_12` and
-`f16_12` are pooled_12 with weights rounded to this type. Everything is computed in f32, in one
-batch without a mask.
+`f16_12` are pooled_12 with weights rounded to this type. `clip-projected` is a
+CLIPTextModelWithProjection (Stable Diffusion 3): its pooled states are projected to another width,
+its states those in front of the last layer. Everything is computed in f32, in one batch without a
+mask.
 """
 import numpy as np
 import torch
@@ -27,7 +29,23 @@ def batch(pad):
     return torch.from_numpy(ids)
 
 
+def projected(out):
+    config = transformers.CLIPTextConfig(**dict(SIZES, projection_dim=24), hidden_act="gelu",
+                                         eos_token_id=2, pad_token_id=0)
+    model = transformers.CLIPTextModelWithProjection(config).eval().float()
+    weights = golden.fill_module(model)
+    ids = batch(0)
+    result = model(ids, output_hidden_states=True)
+    t = {}
+    for i, n in enumerate(LENGTHS):
+        t[f"ids_{n}"] = ids[i]
+        t[f"pooled_{n}"] = result.text_embeds[i]
+        t[f"states_{n}"] = result.hidden_states[-2][i]
+    golden.save(out / "clip-projected.safetensors", t, config=config.to_dict(), weights=weights)
+
+
 def make(out):
+    projected(out)
     for name, act, eos, pad in (("clip", "quick_gelu", END, END), ("clip-legacy", "gelu", 2, 0)):
         config = transformers.CLIPTextConfig(**SIZES, hidden_act=act, eos_token_id=eos,
                                              pad_token_id=pad)

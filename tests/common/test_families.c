@@ -81,6 +81,9 @@ static void encoders_of_families(void **state)
     assert_true(p.vae == &vae_qwen_image && p.text[0] == &text_qwen2_5_vl && !p.text[1]);
     assert_int_equal(prep_family_by_version(&p, "chroma", &err), 0);
     assert_true(p.vae == &vae_kl && p.text[0] == &text_t5 && !p.text[1]);
+    assert_int_equal(prep_family_by_version(&p, "sd3", &err), 0);
+    assert_true(p.vae == &vae_kl && p.text[0] == &text_clip_projected &&
+                p.text[1] == &text_clip_projected && p.text[2] == &text_t5);
     assert_int_equal(prep_family_by_version(&p, "krea2", &err), 0);
     assert_true(p.vae == &vae_qwen_image && p.text[0] == &text_qwen3_vl && !p.text[1]);
     assert_int_equal(prep_family_by_version(&p, "ernie-image", &err), 0);

@@ -238,7 +238,7 @@ static void clip_text(void **state)
     for (int i = 0; i < 2; i++) {
         encoder_opts o = { .dir = i ? b.file : b.dir, .dtype = VC_F32, .device = "cpu" };
         clip *m;
-        assert_ok(clip_open(&m, &o, &key[i], &err), &err);
+        assert_ok(clip_open(&m, &o, false, &key[i], &err), &err);
         assert_ok(clip_encode(m, &(text_ids){ ids, 4, 0, 0 }, 1, states[i], pooled[i], &err), &err);
         clip_close(m);
     }

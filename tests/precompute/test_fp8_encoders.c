@@ -37,7 +37,7 @@ static void clip_states(const encoder_opts *o, float *states, vf_key *key)
     vc_err err = { 0 };
     float pooled[64];
     clip *m;
-    assert_ok(clip_open(&m, o, key, &err) ||
+    assert_ok(clip_open(&m, o, false, key, &err) ||
               clip_encode(m, &(text_ids){ ids, IDS, 0, 0 }, 1, states, pooled, &err), &err);
     clip_close(m);
 }

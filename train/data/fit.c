@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/families.h"
 #include "common/os/file.h"
 #include "formats/json/config.h"
 
@@ -301,7 +302,9 @@ int vtrain_texts_check(const vtrain_head *h, const char *model_dir, vc_err *err)
 {
     int rc = 0;
     for (int i = 0; !rc && i < h->n_slots; i++) {
-        if (!h->text_class[i] || !strcmp(h->text_class[i], "unknown"))       /* of an import */
+        /* of an import, or of an encoder that was left out */
+        if (!h->text_class[i] || !strcmp(h->text_class[i], "unknown") ||
+            !strcmp(h->text_class[i], VC_NO_TEXT))
             continue;
         char *dir = vc_path_join(model_dir, h->slot[i].name);
         rc = dir ? check_text(h, i, dir, err)

@@ -1,5 +1,5 @@
-/* test_clip.c - CLIP's text model equals transformers' (tests/golden/clip, clip-legacy): states and
- * pooled states, types, forms of checkpoints, refused files. */
+/* test_clip.c - CLIP's text model equals transformers' (tests/golden/clip, clip-legacy and, with a
+ * projection, clip-projected): states and pooled states, types, forms of checkpoints, refused files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ static clip *open_in(const char *dir, vc_dtype type)
     vc_err err = { 0 };
     vf_key k;
     clip *m;
-    assert_ok(clip_open(&m, &o, &k, &err), &err);
+    assert_ok(clip_open(&m, &o, false, &k, &err), &err);
     return m;
 }
 
@@ -39,7 +39,7 @@ static void refused(const char *dir, int rc, const char *says)
     vf_key k;
     clip *m = (clip *)&o;
 
-    int have = clip_open(&m, &o, &k, &err);
+    int have = clip_open(&m, &o, false, &k, &err);
     assert_null(m);
     if (have != rc || !strstr(err.text, says))
         fail_msg("%s: %d, not %d; \"%s\" is missing from: %s", dir, have, rc, says, err.text);
@@ -96,6 +96,48 @@ static void equals_transformers(void **state)
             clip_close(m);
             tf_close(&f);
         }
+}
+
+/* With a projection the pooled state has another width; the states are those in front of the last
+ * layer, without a norm. In a batch they have the same bits. */
+static void projected(void **state)
+{
+    enum { TEXTS = 3, POOLED = 24 };
+    static const int lengths[TEXTS] = { 3, 12, 77 };
+    static float states[TEXTS * MOST * WIDTH];
+    float pooled[TEXTS * POOLED], alone[POOLED];
+    int64_t id[TEXTS][MOST];
+    text_ids texts[TEXTS];
+    char name[32];
+    vf_key k;
+    clip *m;
+    vc_err err = { 0 };
+
+    (void)state;
+    for (vc_dtype type = VC_F32; type <= VC_BF16; type++) {
+        tf_fixture f = tf_open("clip-projected", VC_F32);
+        encoder_opts o = tf_alone(f.dir, type);
+        o.text.skip = 1;
+        assert_ok(clip_open(&m, &o, true, &k, &err), &err);
+        assert_true(clip_width(m) == WIDTH && clip_pooled(m) == POOLED);
+        for (int i = 0; i < TEXTS; i++) {
+            ids_of(f.gold, lengths[i], id[i]);
+            texts[i] = (text_ids){ id[i], MOST, 0, 0 };
+        }
+        assert_ok(clip_encode(m, texts, TEXTS, states, pooled, &err), &err);
+        for (int i = 0; i < TEXTS; i++) {
+            snprintf(name, sizeof name, "states_%d", lengths[i]);
+            is_near(states + i * MOST * WIDTH, f.gold, name, type);
+            snprintf(name, sizeof name, "pooled_%d", lengths[i]);
+            is_near(pooled + i * POOLED, f.gold, name, type);
+            assert_ok(clip_encode(m, &texts[i], 1, NULL, alone, &err), &err);
+            is_near(alone, f.gold, name, type);
+        }
+        clip_close(m);
+        o.text.skip = 3;
+        assert_fails(clip_open(&m, &o, true, &k, &err), VC_EFORMAT, &err, "num_hidden_layers: 3");
+        tf_close(&f);
+    }
 }
 
 /* Texts in a batch do not change each other: where a batch is used, not in a single bit. */
@@ -315,7 +357,7 @@ static vf_key fingerprint(const char *dir, unsigned char weights)
     vf_key k;
     clip *m;
     o.weights.b[3] = weights;
-    assert_ok(clip_open(&m, &o, &k, &err), &err);
+    assert_ok(clip_open(&m, &o, false, &k, &err), &err);
     clip_close(m);
     return k;
 }
@@ -344,7 +386,8 @@ static void fingerprints(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equals_transformers), cmocka_unit_test(batch_equals_single),
+        cmocka_unit_test(equals_transformers), cmocka_unit_test(projected),
+        cmocka_unit_test(batch_equals_single),
         cmocka_unit_test(stored_types), cmocka_unit_test(end_of_text),
         cmocka_unit_test(checkpoint_forms),
         cmocka_unit_test(config_refused), cmocka_unit_test(inputs_refused),

@@ -1,7 +1,7 @@
 /* test_text_families.c - the rows of common/families.c encode prompts like diffusers' pipelines
  * (tests/golden/hunyuanvideo-*, qwen-image-text, wan-text, flux-t5, chroma-t5, ltx-*text,
- * z-image-text, hunyuan15-*, flux2-text, flux2-dev-text, ernie-image-text): template, crop, mask,
- * cleaning and pooled states; and the crops fit real tokenizers (where VLT_TEST_DATA is set).
+ * z-image-text, hunyuan15-*, flux2-text, flux2-dev-text, ernie-image-text, sd3-*): template, crop,
+ * mask, cleaning and pooled states; and the crops fit real tokenizers (where VLT_TEST_DATA is set).
  * test_text_keys.c has the keys of these texts. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -90,7 +90,13 @@ typedef struct slot_row {
     int width;
     double slack;                    /* of the tolerances */
     const char *pipeline;            /* NULL: any of the family */
+    int pooled;                      /* beside the states; 0: none */
 } slot_row;
+
+#define SD3_ROWS \
+    { "sd3-clip-l", "sd3", "<|endoftext|>", 0, &text_clip_projected, 16, 1, NULL, 24 }, \
+    { "sd3-clip-g", "sd3", "!", 1, &text_clip_projected, 24, 1, NULL, 20 }, \
+    { "sd3-t5", "sd3", "<pad>", 2, &text_t5, 48, SHARP, NULL, 0 }
 
 /* Compares a prompt's ids, its mask and its states; for a pooled-only slot its pooled state. */
 static void check_prompt(const slot_row *row, const tf_fixture *f, int i, const text_result *r,
@@ -105,33 +111,36 @@ static void check_prompt(const slot_row *row, const tf_fixture *f, int i, const 
         is_near(f, "pooled", i, r->pooled, 1, r->pooled_width, tol);
         return;
     }
-    assert_true(r->n <= rule.max_length && !r->pooled_width);
+    assert_true(r->n <= rule.max_length && r->pooled_width == row->pooled);
     is_near(f, "states", i, r->embeds, r->n, r->width, tol);
+    if (row->pooled)
+        is_near(f, "pooled", i, r->pooled, 1, row->pooled, tol);
 }
 
 static void equals_pipelines(void **state)
 {
     static const slot_row rows[] = {
-        { "hunyuanvideo-llama", "hunyuanvideo", "<pad>", 0, &text_llama, 32, 1, NULL },
-        { "hunyuanvideo-clip", "hunyuanvideo", "<|endoftext|>", 1, &text_clip, 32, 1, NULL },
-        { "qwen-image-text", "qwen-image", "<|endoftext|>", 0, &text_qwen2_5_vl, 32, 1, NULL },
-        { "wan-text", "wan2.1", "<pad>", 0, &text_umt5, 32, SHARP, NULL },
-        { "hunyuanvideo-clip", "flux", "<|endoftext|>", 0, &text_clip, 32, 1, NULL },
-        { "flux-t5", "flux", "<pad>", 1, &text_t5, 16, SHARP, NULL },
-        { "chroma-t5", "chroma", "<pad>", 0, &text_t5, 16, SHARP, NULL },
-        { "ltx-text", "ltx-video", "<pad>", 0, &text_t5, 16, SHARP, "LTXPipeline" },
-        { "ltx-text", "ltx-video", "<pad>", 0, &text_t5, 16, SHARP, "LTXImageToVideoPipeline" },
+        { "hunyuanvideo-llama", "hunyuanvideo", "<pad>", 0, &text_llama, 32, 1, NULL, 0 },
+        { "hunyuanvideo-clip", "hunyuanvideo", "<|endoftext|>", 1, &text_clip, 32, 1, NULL, 0 },
+        { "qwen-image-text", "qwen-image", "<|endoftext|>", 0, &text_qwen2_5_vl, 32, 1, NULL, 0 },
+        { "wan-text", "wan2.1", "<pad>", 0, &text_umt5, 32, SHARP, NULL, 0 },
+        { "hunyuanvideo-clip", "flux", "<|endoftext|>", 0, &text_clip, 32, 1, NULL, 0 },
+        { "flux-t5", "flux", "<pad>", 1, &text_t5, 16, SHARP, NULL, 0 },
+        { "chroma-t5", "chroma", "<pad>", 0, &text_t5, 16, SHARP, NULL, 0 },
+        { "ltx-text", "ltx-video", "<pad>", 0, &text_t5, 16, SHARP, "LTXPipeline", 0 },
+        { "ltx-text", "ltx-video", "<pad>", 0, &text_t5, 16, SHARP, "LTXImageToVideoPipeline", 0 },
         { "ltx-condition-text", "ltx-video", "<pad>", 0, &text_t5, 16, SHARP,
-          "LTXConditionPipeline" },
-        { "z-image-text", "z-image", "<|endoftext|>", 0, &text_qwen3, 32, 1, NULL },
+          "LTXConditionPipeline", 0 },
+        { "z-image-text", "z-image", "<|endoftext|>", 0, &text_qwen3, 32, 1, NULL, 0 },
         { "krea2-text", "krea2", "<|endoftext|>", 0, &text_qwen3_vl, 192, 1.25 * DEEP,
-          NULL },
+          NULL, 0 },
         { "hunyuan15-text", "hunyuanvideo1.5", "<|endoftext|>", 0, &text_qwen2_5_vl_text, 32, 1,
-          NULL },
-        { "hunyuan15-glyphs", "hunyuanvideo1.5", "<pad>", 1, &text_t5, 32, SHARP, NULL },
-        { "flux2-text", "flux2", "<|endoftext|>", 0, &text_qwen3_whole, 48, DEEP, NULL },
-        { "flux2-dev-text", "flux2", "<pad>", 0, &text_mistral3, 48, DEEP, "Flux2Pipeline" },
-        { "ernie-image-text", "ernie-image", "<pad>", 0, &text_ministral3, 32, 1, NULL },
+          NULL, 0 },
+        { "hunyuan15-glyphs", "hunyuanvideo1.5", "<pad>", 1, &text_t5, 32, SHARP, NULL, 0 },
+        { "flux2-text", "flux2", "<|endoftext|>", 0, &text_qwen3_whole, 48, DEEP, NULL, 0 },
+        { "flux2-dev-text", "flux2", "<pad>", 0, &text_mistral3, 48, DEEP, "Flux2Pipeline", 0 },
+        { "ernie-image-text", "ernie-image", "<pad>", 0, &text_ministral3, 32, 1, NULL, 0 },
+        SD3_ROWS,
     };
     vc_err err = { 0 };
     text_info info;
@@ -151,7 +160,7 @@ static void equals_pipelines(void **state)
             o.text = rule;
             assert_ok(text_open(&t, rows[k].class, &o, &info, &err), &err);
             assert_int_equal(info.width, rule.pooled_only ? 0 : rows[k].width);
-            assert_int_equal(info.pooled, rule.pooled_only ? rows[k].width : 0);
+            assert_int_equal(info.pooled, rule.pooled_only ? rows[k].width : rows[k].pooled);
             for (int i = 0; i < cJSON_GetArraySize(prompts); i++) {
                 const text_input in = { .prompt = cJSON_GetArrayItem(prompts, i)->valuestring };
                 assert_ok(text_encode(t, &in, 1, &r, &err), &err);
@@ -190,19 +199,33 @@ static void same_caption(const tf_fixture *f, int i, const text_result *r)
             fail_msg("caption %d: token %d is %d, not %d", i, k, (int)r->ids[k], (int)ids[k]);
 }
 
+/* Compares the pooled states, where there are some. */
+static void same_pooled(const tf_fixture *f, const slot_row *row, const float *have, int captions)
+{
+    int64_t dim[8];
+
+    if (!row->pooled)
+        return;
+    float *want = golden_values(f->gold, "caption_pooled", dim);
+    assert_true(dim[0] == captions && dim[1] == row->pooled);
+    assert_true(golden_error(have, want, (int64_t)captions * row->pooled) <= F32);
+    free(want);
+}
+
 /* 100 captions, most of them odd, in batches. */
 static void equals_on_captions(void **state)
 {
     static const slot_row rows[] = {
-        { "chroma-t5", "chroma", "<pad>", 0, &text_t5, 16, SHARP, NULL },
-        { "z-image-text", "z-image", "<|endoftext|>", 0, &text_qwen3, 32, 1, NULL },
-        { "krea2-text", "krea2", "<|endoftext|>", 0, &text_qwen3_vl, 192, 1, NULL },
+        { "chroma-t5", "chroma", "<pad>", 0, &text_t5, 16, SHARP, NULL, 0 },
+        { "z-image-text", "z-image", "<|endoftext|>", 0, &text_qwen3, 32, 1, NULL, 0 },
+        { "krea2-text", "krea2", "<|endoftext|>", 0, &text_qwen3_vl, 192, 1, NULL, 0 },
         { "hunyuan15-text", "hunyuanvideo1.5", "<|endoftext|>", 0, &text_qwen2_5_vl_text, 32, 1,
-          NULL },
-        { "hunyuan15-glyphs", "hunyuanvideo1.5", "<pad>", 1, &text_t5, 32, SHARP, NULL },
-        { "flux2-text", "flux2", "<|endoftext|>", 0, &text_qwen3_whole, 48, 1, NULL },
-        { "flux2-dev-text", "flux2", "<pad>", 0, &text_mistral3, 48, 1, "Flux2Pipeline" },
-        { "ernie-image-text", "ernie-image", "<pad>", 0, &text_ministral3, 32, 1, NULL },
+          NULL, 0 },
+        { "hunyuan15-glyphs", "hunyuanvideo1.5", "<pad>", 1, &text_t5, 32, SHARP, NULL, 0 },
+        { "flux2-text", "flux2", "<|endoftext|>", 0, &text_qwen3_whole, 48, 1, NULL, 0 },
+        { "flux2-dev-text", "flux2", "<pad>", 0, &text_mistral3, 48, 1, "Flux2Pipeline", 0 },
+        { "ernie-image-text", "ernie-image", "<pad>", 0, &text_ministral3, 32, 1, NULL, 0 },
+        SD3_ROWS,
     };
     enum { MANY = 100 };
     vc_err err = { 0 };
@@ -216,7 +239,7 @@ static void equals_on_captions(void **state)
         o.text = rule_of(&f, rows[k].family, rows[k].pipeline, rows[k].slot);
         cJSON *list = cJSON_Parse(vf_safetensors_meta(f.gold, "captions"));
         int64_t dim[8];
-        float *weights = golden_values(f.gold, "row_weights", dim), sums[MANY * 192];
+        float *weights = golden_values(f.gold, "row_weights", dim), sums[MANY * 192], pooled[MANY * 24];
         float *want = golden_values(f.gold, "caption_sums", dim);
         tf_put_tokenizer(&f, rows[k].pad);
         assert_ok(text_open(&t, rows[k].class, &o, &info, &err), &err);
@@ -231,11 +254,15 @@ static void equals_on_captions(void **state)
             for (int j = 0; j < n; j++) {
                 same_caption(&f, i + j, &r[j]);
                 add_up(&r[j], weights, sums + (i + j) * info.width);
+                if (r[j].pooled_width)
+                    memcpy(pooled + (i + j) * info.pooled, r[j].pooled,
+                           (size_t)info.pooled * sizeof *pooled);
             }
         }
         double e = golden_error(sums, want, MANY * info.width);
         if (!(e <= rows[k].slack * F32))
             fail_msg("%s: error %.3g", rows[k].golden, e);
+        same_pooled(&f, &rows[k], pooled, MANY);
         text_close(t);
         free(weights), free(want);
         cJSON_Delete(list);
