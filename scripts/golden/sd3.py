@@ -6,7 +6,8 @@ sizes; a case holds x [B,C,1,h,w], t, target, output, loss, the states `text` an
 CLIP encoders with their `pooled` and `pooled_2`, and `text_3` of T5, which forward() gets joined as
 the pipeline joins them. In the case `without` T5 was not given the prompt: `text_3` is a row of
 zeros, and forward() gets NO_T5. The gradients of the case `base` are `grad/<parameter>`. The case
-`lora` has a LoRA on the same weights, which are frozen; its gradients are `lora/grad/<factor>`.
+`lora` has a LoRA on the same weights, which are frozen; its gradients are `lora/grad/<factor>`. `sd3-run` holds no cases: it is a
+model for programs, whose texts are those of sd3_text.py.
 """
 import golden
 import torch
@@ -63,7 +64,18 @@ def predict(model, config, v):
                  return_dict=False)[0][:, :, None]
 
 
+def fitting(out):
+    """Writes the config.json and the shapes of a model whose texts are those of sd3_text.py."""
+    text = golden.part("sd3_text")
+    config = {**TINY, **VARIANTS["3.5-medium"][0], "joint_attention_dim": text.WIDTH,
+              "pooled_projection_dim": sum(c[2] for c in text.CLIPS), "pos_embed_max_size": 12}
+    _, config, shapes = golden.tiny(SD3Transformer2DModel, config)
+    golden.save(out / "sd3-run.safetensors", {"none": torch.zeros(1)}, config=config,
+                weights=shapes)
+
+
 def make(out):
+    fitting(out)
     for name, (config, cases) in VARIANTS.items():
         golden.transformer(out / f"sd{name}.safetensors", SD3Transformer2DModel, {**TINY, **config},
                            cases, inputs, predict, LORA)

@@ -208,26 +208,37 @@ static void put_conditions(vf_writer *w, const toy *t, const toy_sample *s, cJSO
         }
 }
 
+static int width_of(const toy *t, int encoder)
+{
+    return t->widths ? t->widths[encoder] : t->width;
+}
+
+static int pooled_of(const toy *t, int encoder)
+{
+    return t->pooleds ? t->pooleds[encoder] : t->pooled;
+}
+
 static void put_text(vf_writer *w, const toy *t, const char *prompt, int encoder, int segments,
                      toy_damage bad)
 {
-    int64_t width = t->width + (bad == TOY_TEXT_WIDTH), size_n;
+    int64_t width = width_of(t, encoder) + (bad == TOY_TEXT_WIDTH), size_n;
+    const int n_pooled = pooled_of(t, encoder);
     int64_t most = segments ? segments * TOY_TOKENS : TOY_TOKENS;
     int64_t n = bad == TOY_TEXT_LONG ? most + 1 : segments ? most : toy_tokens(prompt);
-    float *x = malloc((size_t)(n * width) * 4), *pooled = malloc((size_t)t->pooled * 4 + 4);
+    float *x = malloc((size_t)(n * width) * 4), *pooled = malloc((size_t)n_pooled * 4 + 4);
     size_t size;
     size_n = n * width;
     for (int64_t i = 0; i < size_n; i++)
         x[i] = toy_embed(prompt, encoder, i);
-    for (int64_t i = 0; i < t->pooled; i++)
+    for (int64_t i = 0; i < n_pooled; i++)
         pooled[i] = toy_pooled(prompt, encoder, i);
     if (bad == TOY_TEXT_NAN)
         x[0] = NAN;
     vf_view v[2] = {
         { "prompt_embeds", VC_F32, 2, { n, width }, x, (size_t)size_n * 4 },
-        { "pooled", VC_F32, 1, { t->pooled }, pooled, (size_t)t->pooled * 4 },
+        { "pooled", VC_F32, 1, { n_pooled }, pooled, (size_t)n_pooled * 4 },
     };
-    int first = t->pooled_only >> encoder & 1, end = t->pooled && bad != TOY_NO_POOLED ? 2 : 1;
+    int first = t->pooled_only >> encoder & 1, end = n_pooled && bad != TOY_NO_POOLED ? 2 : 1;
     uint8_t *st = pack(v + first, end - first, bad == TOY_TEXT_SUM, &size);
     vc_err err = { 0 };
     assert_ok(vf_writer_put_text(w, text_key(encoder, prompt), st, size, &err), &err);
@@ -385,17 +396,19 @@ static cJSON *make_head(const toy *t)
         cJSON_AddNumberToObject(e, "tokens", t->embeds ? t->embeds : TOY_EMBEDS);
         cJSON_AddNumberToObject(e, "width", TOY_EMBED_WIDTH);
     }
+    static const char *const slots[] = { "text_encoder", "text_encoder_2", "text_encoder_3" };
     cJSON *list = cJSON_AddArrayToObject(o, "text_encoders");
     for (int i = 0; i < t->encoders; i++) {
         cJSON_AddItemToArray(list, e = cJSON_CreateObject());
-        cJSON_AddStringToObject(e, "slot", i ? "text_encoder_2" : "text_encoder");
+        cJSON_AddStringToObject(e, "slot", slots[i]);
         cJSON_AddStringToObject(e, "class", "TextBuiltin");
         cJSON_AddStringToObject(e, "fingerprint", t->fingerprint);
         cJSON_AddStringToObject(e, "tokenizer", "0123456789abcdef0123456789abcdef");
         cJSON_AddNumberToObject(e, "max_length", TOY_TOKENS);
         if (!i && t->interleave)
             cJSON_AddNumberToObject(e, "image_embed_interleave", t->interleave);
-        cJSON_AddNumberToObject(e, "width", t->pooled_only >> i & 1 ? t->pooled : t->width);
+        cJSON_AddNumberToObject(e, "width", t->pooled_only >> i & 1 ? pooled_of(t, i)
+                                                                         : width_of(t, i));
         cJSON_AddStringToObject(e, "empty", vf_key_hex(hex, text_key(i, "")));
     }
     cJSON_AddStringToObject(o, "latent_store", "moments");

@@ -38,6 +38,7 @@ typedef struct toy {
     const toy_sample *sample;
     int n;
     int channels, width, pooled, encoders;   /* 0 means 2, 4, 0, 1 */
+    const int *widths, *pooleds;             /* [encoders] in place of width and pooled; or NULL */
     unsigned pooled_only;                    /* bits 1 << encoder: its texts have only `pooled` */
     int interleave;                          /* of the first encoder's texts; 0: without picture */
     const char *family, *vae, *fingerprint;  /* NULL means "builtin", "VaeBuiltin", 32 digits */

@@ -52,8 +52,9 @@ static vf_view named(const vf_safetensors *gold, const char *from, const char *n
     return v;
 }
 
-/* Adds the keys of a golden's prompt for all text encoders. An encoder whose states are read may
- * have a pooled vector too, which the transformer does not read. */
+/* Adds the keys of a golden's prompt for all text encoders, those of encoder i with the tensors
+ * TEXT_i and POOLED_i where the golden has these. An encoder whose states are read may have a pooled
+ * vector too, which the transformer does not read. */
 static void put_prompt(vf_writer *w, const toy *t, const vf_safetensors *gold, cJSON *record,
                        const char *field, const char *text, const char *pooled)
 {
@@ -65,9 +66,17 @@ static void put_prompt(vf_writer *w, const toy *t, const vf_safetensors *gold, c
     for (int i = 0; i < t->encoders; i++) {
         int first = t->pooled_only >> i & 1;
         char *own = vc_format("%s_%d", text, i + 1);
+        char *its_pooled = vc_format("%s_%d", pooled, i + 1);
         vf_view its;
-        if (!vf_safetensors_get(gold, own, &its, NULL))
+        if (!vf_safetensors_get(gold, own, &its, NULL)) {
             v[0] = named(gold, own, "prompt_embeds");
+            n = 1;
+        }
+        if (!vf_safetensors_get(gold, its_pooled, &its, NULL)) {
+            v[1] = named(gold, its_pooled, "pooled");
+            n = 2;
+        }
+        free(its_pooled);
         cJSON_AddItemToArray(keys, cJSON_CreateString(vf_key_hex(hex, put(w, v + first, n - first,
                                                                           true))));
         free(own);

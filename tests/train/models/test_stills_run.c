@@ -1,7 +1,7 @@
-/* test_stills_run.c - whole runs of the tiny transformers of Z-Image, Chroma, Krea 2, ERNIE-Image
- * and FLUX.2: validation samples against diffusers' pipelines (tests/golden/samples-z-image, -turbo,
- * samples-chroma, samples-krea2, samples-ernie-image, -turbo, samples-flux2, -distilled, -edit*),
- * guided and not, and with reference pictures; traces. */
+/* test_stills_run.c - whole runs of the tiny transformers of Z-Image, Chroma, Krea 2, SD3,
+ * ERNIE-Image and FLUX.2: validation samples against diffusers' pipelines (tests/golden/
+ * samples-z-image, -turbo, samples-chroma, samples-krea2, samples-sd3*, samples-ernie-image, -turbo,
+ * samples-flux2, -distilled, -edit*), guided and not, and with reference pictures; traces. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,6 +48,14 @@ static toy krea2_toy(const char *path)
                   .vae = "AutoencoderKLQwenImage" };
 }
 
+static toy sd3_toy(const char *path)
+{
+    static const int widths[] = { 4, 6, 12 }, pooled[] = { 4, 6, 0 };
+    return (toy){ .path = path, .sample = zimage_pictures, .n = COUNT(zimage_pictures),
+                  .channels = 4, .widths = widths, .pooleds = pooled, .encoders = 3,
+                  .family = "sd3", .vae = "AutoencoderKL", .scaling = 1.5305, .shift = 0.0609 };
+}
+
 static toy ernie_toy(const char *path)
 {
     return (toy){ .path = path, .sample = flux2_pictures, .n = COUNT(flux2_pictures),
@@ -69,7 +77,8 @@ typedef struct row {
     const char *model, *goldens[6], *steps, *guidance;
     struct { const char *name; int nd; int64_t dim[5]; } traced[4];
     const char *text;
-    bool clean, stepped;             /* the timestep is 1 - s, or 1000 s, else s */
+    bool clean;                      /* the timestep is 1 - s, */
+    bool thousands;                  /* or 1000 s; else s */
     bool numbered;                   /* the last of a prompt's four axes has the token's number */
 } row;
 
@@ -91,11 +100,17 @@ static const row rows[] = {
       .steps = "28", .guidance = "4.5",
       .traced = { { "position_ids", 2, { 2 + 2 * 3, 3 } } },
       .text = "encoder_hidden_states" },
+    { .toy_of = sd3_toy, .model = "sd3.5-medium",
+      .goldens = { "samples-sd3", "samples-sd3-unguided", "samples-sd3-without" }, .steps = "28",
+      .guidance = "7",
+      .traced = { { "noisy_latents", 5, { 1, 4, 1, 4, 6 } },
+                  { "pooled_projections", 2, { 1, 10 } } },
+      .text = "encoder_hidden_states", .thousands = true },
     { .toy_of = ernie_toy, .model = "ernie-image",
       .goldens = { "samples-ernie-image", "samples-ernie-image-turbo" }, .steps = "50",
       .guidance = "4", .traced = { { "noisy_latents", 5, { 1, 16, 1, 3, 5 } },
                                     { "text_lens", 1, { 1 } } }, .text = "text_bth",
-      .stepped = true },
+      .thousands = true },
     { .toy_of = flux2_toy, .model = "flux2-klein",
       .goldens = { "samples-flux2", "samples-flux2-distilled", "samples-flux2-edit",
                     "samples-flux2-edit-one", "samples-flux2-edit-three" },
@@ -139,8 +154,7 @@ static void traces(void **state)
         const row *r = &rows[i];
         vf_safetensors *f = trace(*state, r);
         float *time = golden_values(f, "timestep", NULL), *s = golden_values(f, "sigmas", NULL);
-        assert_float_equal(*time, r->clean ? 1 - *s : *s * (r->stepped ? 1000 : 1),
-                           r->stepped ? 1e-3 : 1e-6);
+        assert_float_equal(r->thousands ? *time / 1000 : *time, r->clean ? 1 - *s : *s, 1e-6);
         for (int k = 0; r->traced[k].name; k++)
             golden_has_shape(f, r->traced[k].name, r->traced[k].nd, r->traced[k].dim);
         free(golden_values(f, r->text, NULL));
@@ -154,8 +168,8 @@ static void traces(void **state)
 
 static int make(void **state)
 {
-    static const char *const names[] = { "zimage", "chroma", "krea2", "ernie-image",
-                                          "flux2-klein", NULL };
+    static const char *const names[] = { "zimage", "chroma", "krea2", "sd3.5-medium",
+                                          "ernie-image", "flux2-klein", NULL };
     return pipeline_models_make(state, names);
 }
 
