@@ -17,6 +17,8 @@ vt_tensor *nn_rotate_halves(vt_ctx *g, vt_tensor *y, vt_tensor *cos, vt_tensor *
     if (!y || !cos || !sin)
         return NULL;
     const int64_t *d = y->dim, all[4] = { d[0], d[1], d[2], d[3] };
+    if (cos->dim[0] == all[1] && 2 * cos->dim[1] == all[3])
+        return vt_rope_halves(g, y, cos, sin, 0);
     const int64_t n = all[1] * all[2], of = cos->dim[0] * all[2], table[2] = { of, all[3] / 2 };
     const bool own = of == all[0] * n;         /* a head of a token is a token to vt_rope_halves */
     const int64_t dim[4] = { own ? 1 : all[0], own ? of : n, 1, all[3] };

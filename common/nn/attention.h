@@ -35,8 +35,8 @@ vt_tensor *nn_project(vt_ctx *g, vt_tensor *x, const vt_lin *l, const nn_norm *n
                       const nn_heads *h);
 /* Does what follows the linear layer there: y [B,N,D] are all heads' numbers of a token. */
 vt_tensor *nn_in_heads(vt_ctx *g, vt_tensor *y, const nn_norm *norm, const nn_heads *h);
-/* Rotates y [B,N,heads,HEAD] by tables [N,D/2] or [B*N,D/2], of which each head has its own part;
- * element j of a head and element j + HEAD/2 are a pair. */
+/* Rotates y [B,N,heads,HEAD] by tables [N,HEAD/2] for every head, or [N,D/2] or [B*N,D/2], of which
+ * each head has its own part; element j of a head and element j + HEAD/2 are a pair. */
 vt_tensor *nn_rotate_halves(vt_ctx *g, vt_tensor *y, vt_tensor *cos, vt_tensor *sin);
 /* Puts o [B,N,D], the results of the heads, through the gates of x [B,N,D], if w has gates, and
  * through the last linear layer. */
@@ -61,8 +61,7 @@ nn_heads nn_own_heads(vt_ctx *g, const nn_heads *h);
 vt_tensor *nn_self_attention(vt_ctx *g, vt_tensor *x, const nn_attention *w, const nn_heads *h,
                              vt_tensor *kv_len);
 
-/* Does the same with nn_rotate_halves, for a sequence that no processes share; h has tables, and
- * no first token. */
+/* Does the same with nn_rotate_halves; h has tables, and no first token. */
 vt_tensor *nn_halves_attention(vt_ctx *g, vt_tensor *x, const nn_attention *w, const nn_heads *h,
                                vt_tensor *kv_len);
 

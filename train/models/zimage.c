@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/nn/attention.h"
 #include "common/nn/embeddings.h"
 #include "common/nn/positions.h"
+#include "common/nn/sandwich.h"
 #include "formats/json/config.h"
 #include "train/models/dit.h"
 
@@ -25,15 +25,6 @@ enum { SIDE = 2, PATCH = SIDE * SIDE, TIME = 256, TIME_HIDDEN = 1024, MOST_TIME 
 /* Indices into the sizes of the weight tables. */
 enum { D = -1, TOKEN = -2, TEXT = -3, HEAD = -4, HIDDEN = -5, E_WIDTH = -6, FOUR_D = -7, ONE = -8 };
 
-typedef struct block_weights {
-    vt_tensor *before[2], *behind[2];         /* [D]: RMS norms of the attention and of the
-                                               * feed-forward */
-    nn_attention attn;
-    vt_lin mod;                               /* [4D,E]: scale and gate of the attention, then of
-                                               * the feed-forward; w NULL: the prompt's refiner */
-    vt_lin gate, up, down;
-} block_weights;
-
 typedef struct model_weights {
     vt_lin patch, text, time1, time2, mod_out, proj_out;
     vt_tensor *text_norm;                     /* [TEXT] */
@@ -42,8 +33,6 @@ typedef struct model_weights {
 
 #define LIN(type, field, name, out, in) \
     { name, VT_W_LINEAR, offsetof(type, field), { out, in }, VT_INIT_XAVIER }
-#define BLOCK(field, name, out, in) \
-    { name, VT_W_LINEAR_NO_BIAS, offsetof(block_weights, field), { out, in }, VT_INIT_XAVIER }
 #define NORM(type, field, name, n) { name, VT_W_TENSOR, offsetof(type, field), { n }, VT_INIT_ONE }
 #define PAD(field, name) \
     { name, VT_W_TENSOR, offsetof(model_weights, field), { ONE, D }, VT_INIT_ZERO }
@@ -61,24 +50,9 @@ static const vt_weight model_table[] = {
     { 0 }
 };
 
-#define PLAIN_BLOCK \
-    NORM(block_weights, before[0], "attention_norm1.weight", D), \
-    BLOCK(attn.q, "attention.to_q", D, D), \
-    BLOCK(attn.k, "attention.to_k", D, D), \
-    BLOCK(attn.v, "attention.to_v", D, D), \
-    BLOCK(attn.out, "attention.to_out.0", D, D), \
-    NORM(block_weights, attn.norm_q.w, "attention.norm_q.weight", HEAD), \
-    NORM(block_weights, attn.norm_k.w, "attention.norm_k.weight", HEAD), \
-    NORM(block_weights, behind[0], "attention_norm2.weight", D), \
-    NORM(block_weights, before[1], "ffn_norm1.weight", D), \
-    BLOCK(gate, "feed_forward.w1", HIDDEN, D), \
-    BLOCK(up, "feed_forward.w3", HIDDEN, D), \
-    BLOCK(down, "feed_forward.w2", D, HIDDEN), \
-    NORM(block_weights, behind[1], "ffn_norm2.weight", D)
-
-static const vt_weight text_table[] = { PLAIN_BLOCK, { 0 } };
+static const vt_weight text_table[] = { NN_SANDWICH_ROWS(D, HEAD, HIDDEN), { 0 } };
 static const vt_weight block_table[] = {
-    PLAIN_BLOCK, LIN(block_weights, mod, "adaLN_modulation.0", FOUR_D, E_WIDTH), { 0 }
+    NN_SANDWICH_ROWS(D, HEAD, HIDDEN), NN_SANDWICH_MOD("adaLN_modulation.0", FOUR_D, E_WIDTH), { 0 }
 };
 
 typedef struct zimage {
@@ -351,55 +325,31 @@ static void zimage_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor 
     memcpy(s + MADE, made, (N_IN - MADE) * sizeof *made);
 }
 
-/* The attention and the feed-forward each have an RMS norm before them and one behind them. mod
- * NULL: they are not modulated. */
-static vt_tensor *block(vt_ctx *g, const zimage *m, const block_weights *w, vt_tensor *x,
-                        vt_tensor *const *mod, const nn_heads *heads, vt_tensor *keys)
+/* Runs a block of tokens that have the rotations from made[rotations] on. */
+static vt_tensor *block(vt_ctx *g, const zimage *m, const nn_sandwich *w, vt_tensor *const *in,
+                        int rotations, vt_tensor *keys)
 {
-    const float eps = (float)m->eps;
-    for (int i = 0; i < 2; i++) {
-        vt_tensor *scale = mod ? mod[2 * i] : NULL, *zero = mod ? vt_scale(g, scale, 0) : NULL;
-        vt_tensor *h = vt_rms_norm_modulate(g, x, w->before[i], zero, scale, eps);
-        if (i == 0)
-            h = nn_self_attention(g, h, &w->attn, heads, keys);
-        else
-            h = vt_linear(g, vt_mul(g, vt_silu(g, vt_linear(g, h, &w->gate)),
-                                    vt_linear(g, h, &w->up)), &w->down);
-        h = vt_rms_norm(g, h, w->behind[i], eps);
-        x = mod ? vt_gated_add(g, x, h, vt_tanh(g, mod[2 * i + 1])) : vt_add(g, x, h);
-    }
-    return x;
+    vt_tensor *const *made = in + MADE;
+    const nn_heads heads = { m->heads, HEAD_EPS, made[rotations], made[rotations + 1], 0 };
+    return nn_sandwich_block(g, in[X], w, in[E], nn_self_attention, &heads, keys, (float)m->eps);
 }
 
 static void text_block(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
                        vt_tensor **out)
 {
-    const zimage *m = model;
-    vt_tensor *const *made = in + MADE;
-    const nn_heads heads = { m->heads, HEAD_EPS, made[TEXT_COS], made[TEXT_SIN], 0 };
-    out[X] = block(g, m, weights, in[X], NULL, &heads, made[TEXT_KEYS]);
-}
-
-static void modulated(vt_ctx *g, const zimage *m, const block_weights *w, vt_tensor *const *in,
-                      int rotations, vt_tensor *keys, vt_tensor **out)
-{
-    vt_tensor *const *made = in + MADE;
-    const nn_heads heads = { m->heads, HEAD_EPS, made[rotations], made[rotations + 1], 0 };
-    vt_tensor *mod[4];
-    vt_chunk(g, nn_modulation(g, in[E], &w->mod, 4), 1, 4, mod);
-    out[X] = block(g, m, w, in[X], mod, &heads, keys);
+    out[X] = block(g, model, weights, in, TEXT_COS, in[MADE + TEXT_KEYS]);
 }
 
 static void picture_block(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
                           vt_tensor **out)
 {
-    modulated(g, model, weights, in, PICTURE_COS, NULL, out);
+    out[X] = block(g, model, weights, in, PICTURE_COS, NULL);
 }
 
 static void joined_block(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
                          vt_tensor **out)
 {
-    modulated(g, model, weights, in, COS, in[MADE + KEYS], out);
+    out[X] = block(g, model, weights, in, COS, in[MADE + KEYS]);
 }
 
 /* The prompt is refined: the picture takes its place. */
@@ -424,11 +374,9 @@ static void join_streams(vt_ctx *g, const void *model, vt_tensor *s[VT_BLOCK_IO]
 static vt_tensor *zimage_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
 {
     const zimage *m = model;
-    vt_tensor *scale = nn_modulation(g, vt_silu(g, s[E]), &m->w.mod_out, 1);
     vt_tensor *x = vtrain_noisy_begin(g, s[X], m->picture);
-    x = vt_layer_norm_modulate(g, x, NULL, NULL, vt_scale(g, scale, 0), scale, LAST_EPS);
-    x = vtrain_noisy_end(g, vt_linear(g, x, &m->w.proj_out), m->picture);
-    x = vt_scale(g, x, -1);
+    x = nn_sandwich_head(g, x, vt_silu(g, s[E]), &m->w.mod_out, &m->w.proj_out, LAST_EPS);
+    x = vt_scale(g, vtrain_noisy_end(g, x, m->picture), -1);
     return vt_unpatchify(g, x, in->x->dim + 1, 1, SIDE, SIDE, VT_C_LAST);
 }
 
@@ -455,11 +403,11 @@ const vtrain_family vtrain_zimage = {
     .size = sizeof(zimage), .weights = offsetof(zimage, w), .table = model_table,
     .read = zimage_read, .fit = zimage_fit, .prepare = zimage_prepare, .embed = zimage_embed,
     .head = zimage_head, .whole_kinds = 2,
-    .blocks = { { "context_refiner.%d.", text_table, sizeof(block_weights), N_IN, 1, text_block,
+    .blocks = { { "context_refiner.%d.", text_table, sizeof(nn_sandwich), N_IN, 1, text_block,
                   NULL, NULL },
-                { "noise_refiner.%d.", block_table, sizeof(block_weights), N_IN, 1, picture_block,
+                { "noise_refiner.%d.", block_table, sizeof(nn_sandwich), N_IN, 1, picture_block,
                   swap_streams, NULL },
-                { "layers.%d.", block_table, sizeof(block_weights), N_IN, 1, joined_block,
+                { "layers.%d.", block_table, sizeof(nn_sandwich), N_IN, 1, joined_block,
                   join_streams, NULL } },
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
     .flow_shift = 3, .logit_mean = 0, .logit_std = 1,
