@@ -409,6 +409,7 @@ extern const vtrain_family vtrain_flux;       /* flux.c */
 extern const vtrain_family vtrain_flux2;      /* flux2.c */
 extern const vtrain_family vtrain_hunyuan;    /* hunyuan.c */
 extern const vtrain_family vtrain_hunyuan15;  /* hunyuan15.c */
+extern const vtrain_family vtrain_ideogram4;  /* ideogram4.c */
 extern const vtrain_family vtrain_krea2;      /* krea2.c */
 extern const vtrain_family vtrain_ltx;        /* ltx.c */
 extern const vtrain_family vtrain_ltx2;       /* ltx2.c */
