@@ -12,7 +12,7 @@
 #include "common/base/err.h"
 
 enum { VC_FAMILY_TEXTS = 3, VC_FAMILY_PIPELINES = 10, VC_FAMILY_INTERLEAVES = 2, VC_SLOTS = 4,
-       VC_TAPS = 12, VC_FIRST_TYPES = 6, VC_FIRST_PARTS = 14, VC_REFERENCES = 4,
+       VC_TAPS = 13, VC_FIRST_TYPES = 6, VC_FIRST_PARTS = 14, VC_REFERENCES = 4,
        VC_FAMILY_POSITIONS = 4 };
 
 /* --train_mode: what is beside the noisy latents */
@@ -61,6 +61,9 @@ typedef struct vc_text {
     int taps[VC_TAPS];                   /* instead: a token has the states after these layers, one
                                           * behind the other in this order; layers count from 1,
                                           * and 0 ends the list */
+    bool taps_inner;                     /* the states of a channel stand behind each other instead,
+                                          * a channel's after another's, and */
+    bool unnormed;                       /* those after the last layer are without the last norm */
     const char *beside;                  /* the component of the pipeline whose first layer makes
                                           * the stored features of the encoder's states; NULL: the
                                           * states are stored */
@@ -192,6 +195,9 @@ typedef struct vc_family {
                                           * the VAE's weights */
     double norm_eps;                     /* what is added to variances in the VAE's weights before
                                           * the root, whatever the VAE's config.json has; 0: that */
+    bool statistics_last;                /* of squares: the statistics in the autoencoder's file, and
+                                          * the transformer, have the channel of a place last (row,
+                                          * column, channel), and latents have it first */
     bool cached;                         /* other trainers keep caches of it: export, import */
 
     const char *audio_vae;               /* the class of the autoencoder of a clip's sound, in the

@@ -44,6 +44,8 @@ typedef struct text_rule {
     int taps[VC_TAPS];               /* instead: a token has the states after these layers, one
                                       * behind the other; layers count from 1, and 0 ends the
                                       * list. None after the last norm but the last layer's */
+    bool taps_inner;                 /* the states of a channel stand behind each other instead */
+    bool unnormed;                   /* the last layer's are without the last norm */
     const char *without;             /* a text that is cut out of prompts; NULL: none */
     const char *blank;               /* stands for the empty prompt; NULL: that stays empty */
     bool quoted;                     /* what prompts have in quotes is the text; of a prompt without

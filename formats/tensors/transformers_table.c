@@ -399,6 +399,20 @@ static const vf_variant ernie_variants[] = {
     { 0 }
 };
 
+/* ---- Ideogram 4 ---- */
+
+static const char *const ideogram4_names[] = {
+    "input_proj", "llm_cond_{norm,proj}", "t_embedding.mlp_{in,out}", "adaln_proj",
+    "embed_image_indicator", "final_layer.{linear,adaln_modulation}",
+    "layers.#.adaln_modulation", "layers.#.{attention,ffn}_norm{1,2}",
+    "layers.#.attention.{norm_q,norm_k,to_q,to_k,to_v,to_out.0}",
+    "layers.#.feed_forward.{w1,w2,w3}", NULL
+};
+static const vf_variant ideogram4_variants[] = {
+    { .sign = "control_*", .reads = "a control picture (ControlNet)" },
+    { 0 }
+};
+
 /* ---- Stable Diffusion 3 ---- */
 
 static const char *const sd3_names[] = {
@@ -473,6 +487,8 @@ const vf_transformer_kind vf_transformer_kinds[] = {
       .in = "in_channels", .out = "out_channels", .in_default = 128, .out_default = 128,
       .channels = { { 1, 0 } }, .variants = ernie_variants,
       .trained = "ERNIE-Image or ERNIE-Image-Turbo" },
+    { .class = "Ideogram4Transformer2DModel", .names = ideogram4_names,
+      .variants = ideogram4_variants, .trained = "Ideogram 4" },
     { .class = "FluxTransformer2DModel", .names = flux_names, .fields = flux_fields,
       .in = "in_channels", .out = "out_channels", .in_default = 64,
       FLUX_CHANNELS, FLUX },

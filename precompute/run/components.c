@@ -267,7 +267,8 @@ static text_rule rule_of(const vprep *p, int slot, int max_length)
     const bool edits = p->c.train_mode == VC_MODE_EDIT;
     text_rule rule = { .max_length = t->max_length, .template = t->template, .crop = t->crop,
                        .lead = t->lead, .tail = t->tail, .chat = t->chat, .without = t->without,
-                       .skip = t->skip, .clean = t->clean, .stripped = t->stripped,
+                       .skip = t->skip, .taps_inner = t->taps_inner,
+                       .unnormed = t->unnormed, .clean = t->clean, .stripped = t->stripped,
                        .blank = t->blank, .quoted = t->quoted,
                        .pooled_only = t->pooled_only,
                        .uncleaned = t->uncleaned, .masked = t->masked, .unpadded = t->unpadded,

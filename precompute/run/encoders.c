@@ -179,6 +179,20 @@ static bool has_segments(const vf_metadata *m)
     return i < m->n;
 }
 
+/* Puts the statistics of squares, which have the channel of a place last, into the order of the
+ * latents. */
+static void order_statistics(vae_info *v)
+{
+    enum { PATCH = 4 };                      /* places of a square */
+    const vae_info is = *v;
+
+    for (int i = 0; i < v->channels; i++) {
+        const int from = i % PATCH * (v->channels / PATCH) + i / PATCH;
+        v->mean[i] = is.mean[from];
+        v->std[i] = is.std[from];
+    }
+}
+
 int vprep_identify(vprep *p, bool hash, vc_err *err)
 {
     const prep_family *f = &p->encoders.family;
@@ -203,6 +217,8 @@ int vprep_identify(vprep *p, bool hash, vc_err *err)
     if (!rc)
         rc = f->vae->open(&v, &p->encoders.vae_part.opts, &p->encoders.vae, err);
     f->vae->close(v);
+    if (!rc && f->is->statistics_last)
+        order_statistics(&p->encoders.vae);
     if (!rc)
         rc = check_ratio(p, err);
     if (!rc)

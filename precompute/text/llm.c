@@ -390,6 +390,17 @@ static vt_tensor *finished(const llm *m, vt_tensor *x, int64_t layers)
     return layers == m->c.layers && m->norm ? vt_rms_norm(m->s.g, x, m->norm, (float)m->c.eps) : x;
 }
 
+/* Joins the states of the taps, [1,total,D] each. */
+static vt_tensor *join_taps(vt_ctx *g, const llm_config *c, vt_tensor **tap)
+{
+    if (!c->inner)
+        return vt_concat(g, 2, c->taps, tap);
+    for (int k = 0; k < c->taps; k++)
+        tap[k] = vt_reshape(g, tap[k], 4, (int64_t[]){ 1, -1, c->width, 1 });
+    vt_tensor *all = vt_concat(g, 3, c->taps, tap);
+    return vt_reshape(g, all, 3, (int64_t[]){ 1, -1, c->width * c->taps });
+}
+
 /* Runs the layers on x, and joins the states of the taps: [1,total,taps * D] */
 static vt_tensor *run_layers(const llm *m, const row *r, vt_tensor *x, vt_tensor *const *rotation,
                              vt_scope s)
@@ -410,7 +421,7 @@ static vt_tensor *run_layers(const llm *m, const row *r, vt_tensor *x, vt_tensor
         vt_scope_end(g, s, 1 + c->taps, keep);
     }
     return !c->taps ? finished(m, x, c->used) : c->taps == 1 ? tap[0]
-                    : vt_concat(g, 2, c->taps, tap);
+                    : join_taps(g, c, tap);
 }
 
 /* ids i32 [total] of the row -> states [1,total,D] */

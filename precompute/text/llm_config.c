@@ -193,6 +193,8 @@ int llm_config_read(llm_config *c, const llm_kind *kind, const text_rule *text, 
     if (!rc)
         rc = settle(c, kind, text, err);
     c->head_norms = kind->head_norms;
+    c->inner = text->taps_inner;
+    c->final_norm &= !text->unnormed;
     c->qkv_bias = c->o_bias || kind->qkv_bias;
     return rc;
 }
@@ -263,6 +265,8 @@ vf_key llm_config_fingerprint(const llm_config *c, const llm_kind *kind, vf_key 
     vf_hasher_int(&h, "num_key_value_heads", c->kv_heads);
     vf_hasher_int(&h, "head_dim", c->head);
     vf_hasher_int(&h, "biases", c->qkv_bias + 2 * c->o_bias + 4 * c->mlp_bias);
+    if (c->inner)
+        vf_hasher_int(&h, "inner", 1);
     if (!c->final_norm)
         vf_hasher_int(&h, "final_norm", 0);
     vf_hasher_bytes(&h, "rms_norm_eps", &c->eps, sizeof c->eps);

@@ -27,6 +27,7 @@ typedef struct llm_config {
     int64_t used;                                 /* layers that are run */
     int taps, tap[VC_TAPS];                       /* layers whose states a token has; 0: the last
                                                    * one that is run */
+    bool inner;                                   /* the states of a channel stand together */
     int64_t window;                               /* tokens that a token sees; 0: all before it */
     double eps;
     bool qkv_bias, o_bias, mlp_bias, head_norms;

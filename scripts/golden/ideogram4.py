@@ -1,7 +1,9 @@
 """Ideogram 4's transformer: outputs, losses and gradients, and those of a LoRA.
 
 Cases `NAME/...` differ in the picture's size: x [B,C,1,h,w], t [B], text with the lengths of its
-rows, noise's target, output, loss. A place of the latents is a token. The class has 1 - t / 1000 as
+rows, noise's target, output, loss. A place of the latents is a token, whose channels are squares:
+here the channel of a place is first, as FLUX.2's pipelines have them, and in the class the place in
+its square. The class has 1 - t / 1000 as
 its time, and predicts the picture minus the noise: the output here is the opposite, as the pipeline
 takes it. The case `base` has `grad/<parameter>` too; the case `lora` is of a LoRA on the same
 weights, frozen, and its gradients are `lora/grad/<factor>`. The case `none` has no text: its rows
@@ -37,6 +39,13 @@ def inputs(config, case, b, h, w):
     return golden.noisy(case, (b, c, 1, h, w), TIMES[:b], max(1, *length), wide, length)
 
 
+def squares(c, first):
+    """The indices of c channels whose order is (channel, row, column), of the order (row, column,
+    channel); or (first) the opposite."""
+    rows, columns = (c // 4, 4) if first else (4, c // 4)
+    return torch.arange(c).reshape(columns, rows).T.flatten()
+
+
 def predict(model, config, v):
     """The pipeline's sequence: padding, text and picture. Angles stay f32, as in a model that
     from_pretrained loads in bf16."""
@@ -45,6 +54,7 @@ def predict(model, config, v):
                                       config["mrope_section"])
     b, c, _, h, w = v["x"].shape
     length, z = v["length"].tolist(), v["x"].permute(0, 2, 3, 4, 1).reshape(b, h * w, c)
+    z = z[..., squares(c, False)]
     rows = max(length)
     text = torch.zeros(b, rows + h * w, v["text"].shape[2])
     for i, n in enumerate(length):
@@ -52,7 +62,8 @@ def predict(model, config, v):
     places = Ideogram4Pipeline._prepare_ids(length, h, w, rows, "cpu")
     y = model(torch.cat([torch.zeros(b, rows, c), z], dim=1).to(dtype),
               ((1000 - v["t"]) / 1000).to(dtype), text.to(dtype), *places, return_dict=False)[0]
-    return -y[:, rows:].reshape(b, 1, h, w, c).permute(0, 4, 1, 2, 3).float()
+    y = y[:, rows:, squares(c, True)]
+    return -y.reshape(b, 1, h, w, c).permute(0, 4, 1, 2, 3).float()
 
 
 # The number of rows of B, divided by the width.

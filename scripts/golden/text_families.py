@@ -2,13 +2,15 @@
 two (template, crop, mask; pooled), Qwen-Image's (template, crop, mask), Wan's (cleaned, mask),
 FLUX's two (pooled, equal to HunyuanVideo's; all tokens), LTX-Video's before 0.9.5 (states of
 padding dropped) and from then on (mask), Chroma's (mask, and a row of padding), Z-Image's (chat
-template, mask), ERNIE-Image's (mask), and FLUX.2's (klein: an empty thought, states of three layers
-and of padding; dev: padding in front, and in `right_1` that of the prompt 1 with padding behind).
+template, mask), Ideogram 4's (states of thirteen layers, a channel's together), ERNIE-Image's (mask),
+and FLUX.2's (klein: an empty thought, states of three layers and of padding; dev: padding in front,
+and in `right_1` that of the prompt 1 with padding behind).
 
 `hunyuanvideo-llama`, `hunyuanvideo-clip`, `qwen-image-text`, `wan-text`, `flux-t5`, `chroma-t5`,
-`ltx-text`, `ltx-condition-text`, `z-image-text`, `krea2-text`, `flux2-text`, `flux2-dev-text` and
-`ernie-image-text`, whose tokenizer cuts prompts to ERNIE_LENGTH tokens so that the file is small,
-hold a tiny encoder and its `tokenizer` (tokenizer.json) each, and of every prompt `prompts` [i]:
+`ltx-text`, `ltx-condition-text`, `z-image-text`, `krea2-text`, `ideogram4-text`, `flux2-text`,
+`flux2-dev-text` and `ernie-image-text`, whose tokenizer cuts prompts to ERNIE_LENGTH tokens so that
+the file is small, hold a tiny encoder and its `tokenizer` (tokenizer.json) each, and of every prompt
+`prompts` [i]:
 `ids_i` and `mask_i` as the encoder got them, padded, and the pipeline's result: `states_i` [n,D],
 the rows that its mask leaves, or `pooled_i` [D]. `template` is the pipeline's own, or what the
 tokenizer makes of its `chat_template`, which has the parts of Qwen3's or Mistral's that a single
@@ -30,8 +32,9 @@ import tempfile
 import torch
 import transformers
 from diffusers import (ChromaPipeline, ErnieImagePipeline, Flux2KleinPipeline, Flux2Pipeline,
-                       FluxPipeline, HunyuanVideoPipeline, Krea2Pipeline, LTXConditionPipeline,
-                       LTXPipeline, QwenImagePipeline, WanPipeline, ZImagePipeline)
+                       FluxPipeline, HunyuanVideoPipeline, Ideogram4Pipeline, Krea2Pipeline,
+                       LTXConditionPipeline, LTXPipeline, QwenImagePipeline, WanPipeline,
+                       ZImagePipeline)
 from diffusers.pipelines.flux2 import pipeline_flux2
 from diffusers.pipelines.hunyuan_video import pipeline_hunyuan_video
 from diffusers.pipelines.wan.pipeline_wan import prompt_clean
@@ -344,6 +347,19 @@ def krea2_pipeline(model, tok):
                          transformer=None)
 
 
+def qwen3_vl(size):
+    rope = dict(rope_type="default", rope_theta=5000000.0, mrope_section=[2, 1, 1],
+                mrope_interleaved=True)
+    sizes = dict(hidden_size=16, intermediate_size=16, num_attention_heads=2, num_hidden_layers=36,
+                 num_key_value_heads=1, head_dim=8, vocab_size=size, rms_norm_eps=1e-6,
+                 rope_parameters=rope, tie_word_embeddings=False)
+    vision = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=16,
+                  num_position_embeddings=16, deepstack_visual_indexes=[0])
+    model = transformers.Qwen3VLModel(
+        transformers.Qwen3VLConfig(text_config=sizes, vision_config=vision)).eval().float()
+    return model, golden.fill_module(model, skip=[k for k in model.state_dict() if "visual" in k])
+
+
 def krea2(out):
     """The pipeline pads in front of the template's end, and its positions leave padding out; here
     the padding is behind."""
@@ -353,16 +369,7 @@ def krea2(out):
     pieces = sorted(set(words(template)) | set(LETTERS))
     text = tokenizer_json(pieces, special, [None])
     tok = tokenizer(text, "<|endoftext|>")
-    rope = dict(rope_type="default", rope_theta=5000000.0, mrope_section=[2, 1, 1],
-                mrope_interleaved=True)
-    sizes = dict(hidden_size=16, intermediate_size=16, num_attention_heads=2, num_hidden_layers=36,
-                 num_key_value_heads=1, head_dim=8, vocab_size=1 + len(pieces) + len(special),
-                 rms_norm_eps=1e-6, rope_parameters=rope, tie_word_embeddings=False)
-    vision = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=16,
-                  num_position_embeddings=16, deepstack_visual_indexes=[0])
-    model = transformers.Qwen3VLModel(
-        transformers.Qwen3VLConfig(text_config=sizes, vision_config=vision)).eval().float()
-    weights = golden.fill_module(model, skip=[k for k in model.state_dict() if "visual" in k])
+    model, weights = qwen3_vl(1 + len(pieces) + len(special))
     pipe = krea2_pipeline(model, tok)
     ids = {}
     forward = model.forward
@@ -389,6 +396,49 @@ def krea2(out):
     golden.save(out / "krea2-text.safetensors", t, config=model.config.to_dict(),
                 weights=weights, tokenizer=text, prompts=json.dumps(prompts),
                 captions=json.dumps(captions()), template=template)
+
+
+IDEOGRAM4_CHAT = ("{%- for message in messages %}{{- '<|im_start|>' + message.role + '\n' }}"
+                  "{%- for content in message.content %}{%- if 'text' in content %}"
+                  "{{- content.text }}{%- endif %}{%- endfor %}{{- '<|im_end|>\n' }}{%- endfor %}"
+                  "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}")
+
+
+def ideogram4(out):
+    """The pipeline raises on a prompt that is too long; here its first tokens are encoded, as by
+    trainers that cut. It pads in front, which changes nothing: here there is no padding."""
+    special = ["<|im_start|>", "<|im_end|>", "<|endoftext|>"]
+    text, tok, size = chat(special)
+    tok.chat_template = IDEOGRAM4_CHAT
+    model, weights = qwen3_vl(size)
+    pipe = Ideogram4Pipeline(scheduler=None, vae=None, text_encoder=model, tokenizer=tok,
+                             transformer=None, unconditional_transformer=None)
+
+    def in_list(prompt):
+        messages = [dict(role="user", content=[dict(type="text", text=prompt)])]
+        return tok.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+
+    def tokens(prompt):
+        return ids_of(tok, in_list(prompt), 512)
+
+    def encode(prompt):
+        ids, mask = tokens(prompt)
+        n = int(mask.sum())
+        if len(tok(in_list(prompt)).input_ids) <= 512:
+            states = pipe.encode_prompt(prompt, 0, 0, n, "cpu")[0][0]
+            assert len(states) == n
+            return states
+        states = pipe._get_text_encoder_hidden_states(model, ids[None], mask[None],
+                                                      torch.arange(512)[None])
+        return torch.stack(states, dim=-1)[0].flatten(1)
+    t, prompts = many(tokens, encode), PROMPTS + ODD
+    for i, prompt in enumerate(prompts):
+        t[f"ids_{i}"], t[f"mask_{i}"] = tokens(prompt)
+        t[f"states_{i}"] = encode(prompt)
+    golden.save(out / "ideogram4-text.safetensors", t, config=model.config.to_dict(),
+                weights=weights, tokenizer=text, prompts=json.dumps(prompts),
+                captions=json.dumps(captions()), template=in_list("{}"),
+                chat_template=IDEOGRAM4_CHAT)
 
 
 def flux2(out):
@@ -510,6 +560,7 @@ def make(out):
     ltx(out, "ltx-condition-text", LTXConditionPipeline, 256)
     z_image(out)
     krea2(out)
+    ideogram4(out)
     flux2(out)
     flux2_dev(out)
     ernie_image(out)

@@ -88,6 +88,8 @@ static void encoders_of_families(void **state)
     assert_true(p.vae == &vae_qwen_image && p.text[0] == &text_qwen3_vl && !p.text[1]);
     assert_int_equal(prep_family_by_version(&p, "ernie-image", &err), 0);
     assert_true(p.vae == &vae_flux2 && p.text[0] == &text_ministral3 && !p.text[1]);
+    assert_int_equal(prep_family_by_version(&p, "ideogram4", &err), 0);
+    assert_true(p.vae == &vae_flux2 && p.text[0] == &text_qwen3_vl && !p.text[1]);
     assert_int_equal(prep_family_by_vae(&p, "AutoencoderKLFlux2", 1, &err), 0);
     assert_true(p.vae == &vae_flux2 && p.text[0] == &text_qwen3_whole && !p.text[1]);
     assert_fails(prep_family_by_vae(&p, "AutoencoderKL", 1, &err), VC_EUSAGE, &err,

@@ -3,7 +3,8 @@
  * prompt, and of the unconditional one, which is given none. Latents: one picture [B,C,1,h,w].
  *
  * A token is a place of the latent, whose channels are squares of the autoencoder's
- * (precompute/vae/autoencoder_kl.c). A position has three axes, (t, row, column): the i-th token of
+ * (precompute/vae/autoencoder_kl.c), which have the channel first; a token has the square's place
+ * first. A position has three axes, (t, row, column): the i-th token of
  * the prompt stands at (i, i, i), and a token of the picture at (0, row, column) behind a place
  * that no prompt reaches. A learned vector tells the picture's tokens from the prompt's. The order
  * of tokens in a sequence has no meaning: here the picture is first. The model reads the share of
@@ -23,7 +24,7 @@
 #define PERIOD 10000.0                        /* the longest of the time's sinusoids */
 #define PLACES 10.0f                          /* of 1e4 places of the time, for each of 1000 */
 
-enum { AXES = 3, MAX_WIDTH = 16384, PICTURE_AT = 65536 };
+enum { AXES = 3, PATCH = 2 * 2, MAX_WIDTH = 16384, PICTURE_AT = 65536 };
 
 /* Indices into the sizes of the weight tables. */
 enum { D = -1, IN = -2, TEXT = -3, HEAD = -4, HIDDEN = -5, E_WIDTH = -6, FOUR_D = -7, TWO = -8 };
@@ -90,6 +91,9 @@ static const vf_config_row config_rows[] = {
 /* Checks the rules between fields. */
 static int check_config(const ideogram4 *m, vc_err *err)
 {
+    if (m->in % PATCH)
+        return vc_fail(err, VC_EFORMAT, "in_channels: %lld must be a multiple of %d",
+                       (long long)m->in, PATCH);
     if (m->head % 8 || m->heads * m->head > MAX_WIDTH)
         return vc_fail(err, VC_EFORMAT, "attention_head_dim: %lld must be a multiple of 8, and "
                        "with num_attention_heads: %lld make a width of at most %d",
@@ -193,6 +197,17 @@ static void ideogram4_prepare(vt_ctx *g, void *model, vtrain_in *in)
 
 /* ---- forward ---- */
 
+/* The numbers of the tokens x [B,N,IN], which are a matrix of `rows` rows, in the order of its
+ * columns. */
+static vt_tensor *turned(vt_ctx *g, vt_tensor *x, int64_t rows)
+{
+    if (!x)
+        return NULL;
+    const int64_t *d = x->dim, is[4] = { d[0], d[1], rows, d[2] / rows };
+    x = vt_permute(g, vt_reshape(g, x, 4, is), (int[]){ 0, 1, 3, 2 });
+    return vt_reshape(g, x, 3, (int64_t[]){ is[0], is[1], is[2] * is[3] });
+}
+
 /* The embedding of the time: sines, then cosines, whose periods are even from the shortest to the
  * longest, both included. */
 static vt_tensor *embed_time(vt_ctx *g, const model_weights *w, vt_tensor *t, vt_tensor *clean,
@@ -213,7 +228,8 @@ static void ideogram4_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tens
     const model_weights *w = &m->w;
     vt_tensor *text = vt_cast(g, in->text[0].embeds, vt_compute(g));
     text = vt_linear(g, vt_rms_norm(g, text, w->text_norm, TEXT_EPS), &w->text);
-    vt_tensor *x = vt_linear(g, nn_patches(g, in->x, (int[]){ 1, 1, 1 }), &w->patch);
+    vt_tensor *x = turned(g, nn_patches(g, in->x, (int[]){ 1, 1, 1 }), m->in / PATCH);
+    x = vt_linear(g, x, &w->patch);
     x = vt_add(g, x, vt_slice(g, w->kind, 0, 1, 2));
     text = vt_add(g, text, vt_slice(g, w->kind, 0, 0, 1));
     s[X] = vt_concat(g, 1, 2, (vt_tensor *[]){ x, text });
@@ -237,7 +253,7 @@ static vt_tensor *ideogram4_head(vt_ctx *g, void *model, const vtrain_in *in, vt
     const ideogram4 *m = model;
     vt_tensor *x = vtrain_noisy_begin(g, s[X], m->picture);
     x = nn_sandwich_head(g, x, vt_silu(g, s[E]), &m->w.mod_out, &m->w.proj_out, LAST_EPS);
-    x = vt_scale(g, vtrain_noisy_end(g, x, m->picture), -1);
+    x = turned(g, vt_scale(g, vtrain_noisy_end(g, x, m->picture), -1), PATCH);
     return vt_unpatchify(g, x, in->x->dim + 1, 1, 1, 1, VT_C_FIRST);
 }
 

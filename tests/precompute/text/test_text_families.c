@@ -1,8 +1,8 @@
 /* test_text_families.c - the rows of common/families.c encode prompts like diffusers' pipelines
  * (tests/golden/hunyuanvideo-*, qwen-image-text, wan-text, flux-t5, chroma-t5, ltx-*text,
- * z-image-text, hunyuan15-*, flux2-text, flux2-dev-text, ernie-image-text, sd3-*): template, crop,
- * mask, cleaning and pooled states; and the crops fit real tokenizers (where VLT_TEST_DATA is set).
- * test_text_keys.c has the keys of these texts. */
+ * z-image-text, ideogram4-text, hunyuan15-*, flux2-text, flux2-dev-text, ernie-image-text, sd3-*):
+ * template, crop, mask, cleaning and pooled states; and the crops fit real tokenizers (where
+ * VLT_TEST_DATA is set). test_text_keys.c has the keys of these texts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -68,21 +68,6 @@ static void is_near(const tf_fixture *f, const char *kind, int i, const float *h
         fail_msg("%s: error %.3g, at most %.3g is right", name, e, tol);
 }
 
-/* ERNIE-Image's tokenizer cuts prompts to 2048 tokens, and that of its golden to fewer. */
-static text_rule rule_of(const tf_fixture *f, const char *family, const char *pipeline, int slot)
-{
-    text_rule rule = tf_pipeline_rule(family, pipeline, slot);
-    vf_view ids;
-    vc_err err = { 0 };
-
-    if (!strcmp(family, "ernie-image")) {
-        assert_int_equal(rule.max_length, 2048);
-        assert_ok(vf_safetensors_get(f->gold, "ids_0", &ids, &err), &err);
-        rule.max_length = (int)ids.dim[0];
-    }
-    return rule;
-}
-
 typedef struct slot_row {
     const char *golden, *family, *pad;
     int slot;
@@ -91,18 +76,26 @@ typedef struct slot_row {
     double slack;                    /* of the tolerances */
     const char *pipeline;            /* NULL: any of the family */
     int pooled;                      /* beside the states; 0: none */
+    int length;                      /* tokens of a prompt in the golden; 0: the rule's */
 } slot_row;
 
 #define SD3_ROWS \
-    { "sd3-clip-l", "sd3", "<|endoftext|>", 0, &text_clip_projected, 16, 1, NULL, 24 }, \
-    { "sd3-clip-g", "sd3", "!", 1, &text_clip_projected, 24, 1, NULL, 20 }, \
-    { "sd3-t5", "sd3", "<pad>", 2, &text_t5, 48, SHARP, NULL, 0 }
+    { "sd3-clip-l", "sd3", "<|endoftext|>", 0, &text_clip_projected, 16, 1, NULL, 24, 0 }, \
+    { "sd3-clip-g", "sd3", "!", 1, &text_clip_projected, 24, 1, NULL, 20, 0 }, \
+    { "sd3-t5", "sd3", "<pad>", 2, &text_t5, 48, SHARP, NULL, 0, 0 }
+
+static text_rule rule_of(const slot_row *row)
+{
+    text_rule rule = tf_pipeline_rule(row->family, row->pipeline, row->slot);
+    rule.max_length = row->length ? row->length : rule.max_length;
+    return rule;
+}
 
 /* Compares a prompt's ids, its mask and its states; for a pooled-only slot its pooled state. */
 static void check_prompt(const slot_row *row, const tf_fixture *f, int i, const text_result *r,
                          vc_dtype type)
 {
-    const text_rule rule = rule_of(f, row->family, row->pipeline, row->slot);
+    const text_rule rule = rule_of(row);
     const double tol = row->slack * (type == VC_F32 ? F32 : BF16);
 
     same_ids(f, i, r);
@@ -120,26 +113,31 @@ static void check_prompt(const slot_row *row, const tf_fixture *f, int i, const 
 static void equals_pipelines(void **state)
 {
     static const slot_row rows[] = {
-        { "hunyuanvideo-llama", "hunyuanvideo", "<pad>", 0, &text_llama, 32, 1, NULL, 0 },
-        { "hunyuanvideo-clip", "hunyuanvideo", "<|endoftext|>", 1, &text_clip, 32, 1, NULL, 0 },
-        { "qwen-image-text", "qwen-image", "<|endoftext|>", 0, &text_qwen2_5_vl, 32, 1, NULL, 0 },
-        { "wan-text", "wan2.1", "<pad>", 0, &text_umt5, 32, SHARP, NULL, 0 },
-        { "hunyuanvideo-clip", "flux", "<|endoftext|>", 0, &text_clip, 32, 1, NULL, 0 },
-        { "flux-t5", "flux", "<pad>", 1, &text_t5, 16, SHARP, NULL, 0 },
-        { "chroma-t5", "chroma", "<pad>", 0, &text_t5, 16, SHARP, NULL, 0 },
-        { "ltx-text", "ltx-video", "<pad>", 0, &text_t5, 16, SHARP, "LTXPipeline", 0 },
-        { "ltx-text", "ltx-video", "<pad>", 0, &text_t5, 16, SHARP, "LTXImageToVideoPipeline", 0 },
+        { "hunyuanvideo-llama", "hunyuanvideo", "<pad>", 0, &text_llama, 32, 1, NULL, 0, 0 },
+        { "hunyuanvideo-clip", "hunyuanvideo", "<|endoftext|>", 1, &text_clip, 32, 1,
+          NULL, 0, 0 },
+        { "qwen-image-text", "qwen-image", "<|endoftext|>", 0, &text_qwen2_5_vl, 32, 1,
+          NULL, 0, 0 },
+        { "wan-text", "wan2.1", "<pad>", 0, &text_umt5, 32, SHARP, NULL, 0, 0 },
+        { "hunyuanvideo-clip", "flux", "<|endoftext|>", 0, &text_clip, 32, 1, NULL, 0, 0 },
+        { "flux-t5", "flux", "<pad>", 1, &text_t5, 16, SHARP, NULL, 0, 0 },
+        { "chroma-t5", "chroma", "<pad>", 0, &text_t5, 16, SHARP, NULL, 0, 0 },
+        { "ltx-text", "ltx-video", "<pad>", 0, &text_t5, 16, SHARP, "LTXPipeline", 0, 0 },
+        { "ltx-text", "ltx-video", "<pad>", 0, &text_t5, 16, SHARP,
+          "LTXImageToVideoPipeline", 0, 0 },
         { "ltx-condition-text", "ltx-video", "<pad>", 0, &text_t5, 16, SHARP,
-          "LTXConditionPipeline", 0 },
-        { "z-image-text", "z-image", "<|endoftext|>", 0, &text_qwen3, 32, 1, NULL, 0 },
+          "LTXConditionPipeline", 0, 0 },
+        { "z-image-text", "z-image", "<|endoftext|>", 0, &text_qwen3, 32, 1, NULL, 0, 0 },
         { "krea2-text", "krea2", "<|endoftext|>", 0, &text_qwen3_vl, 192, 1.25 * DEEP,
-          NULL, 0 },
+          NULL, 0, 0 },
+        { "ideogram4-text", "ideogram4", "<|endoftext|>", 0, &text_qwen3_vl, 208, 1.25 * DEEP,
+          NULL, 0, 512 },
         { "hunyuan15-text", "hunyuanvideo1.5", "<|endoftext|>", 0, &text_qwen2_5_vl_text, 32, 1,
-          NULL, 0 },
-        { "hunyuan15-glyphs", "hunyuanvideo1.5", "<pad>", 1, &text_t5, 32, SHARP, NULL, 0 },
-        { "flux2-text", "flux2", "<|endoftext|>", 0, &text_qwen3_whole, 48, DEEP, NULL, 0 },
-        { "flux2-dev-text", "flux2", "<pad>", 0, &text_mistral3, 48, DEEP, "Flux2Pipeline", 0 },
-        { "ernie-image-text", "ernie-image", "<pad>", 0, &text_ministral3, 32, 1, NULL, 0 },
+          NULL, 0, 0 },
+        { "hunyuan15-glyphs", "hunyuanvideo1.5", "<pad>", 1, &text_t5, 32, SHARP, NULL, 0, 0 },
+        { "flux2-text", "flux2", "<|endoftext|>", 0, &text_qwen3_whole, 48, DEEP, NULL, 0, 0 },
+        { "flux2-dev-text", "flux2", "<pad>", 0, &text_mistral3, 48, DEEP, "Flux2Pipeline", 0, 0 },
+        { "ernie-image-text", "ernie-image", "<pad>", 0, &text_ministral3, 32, 1, NULL, 0, 500 },
         SD3_ROWS,
     };
     vc_err err = { 0 };
@@ -150,7 +148,7 @@ static void equals_pipelines(void **state)
     (void)state;
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
         tf_fixture f = tf_open(rows[k].golden, VC_F32);
-        const text_rule rule = rule_of(&f, rows[k].family, rows[k].pipeline, rows[k].slot);
+        const text_rule rule = rule_of(&rows[k]);
         cJSON *prompts = prompts_of(&f);
         tf_put_tokenizer(&f, rows[k].pad);
         if (rule.template)
@@ -216,15 +214,17 @@ static void same_pooled(const tf_fixture *f, const slot_row *row, const float *h
 static void equals_on_captions(void **state)
 {
     static const slot_row rows[] = {
-        { "chroma-t5", "chroma", "<pad>", 0, &text_t5, 16, SHARP, NULL, 0 },
-        { "z-image-text", "z-image", "<|endoftext|>", 0, &text_qwen3, 32, 1, NULL, 0 },
-        { "krea2-text", "krea2", "<|endoftext|>", 0, &text_qwen3_vl, 192, 1, NULL, 0 },
+        { "chroma-t5", "chroma", "<pad>", 0, &text_t5, 16, SHARP, NULL, 0, 0 },
+        { "z-image-text", "z-image", "<|endoftext|>", 0, &text_qwen3, 32, 1, NULL, 0, 0 },
+        { "krea2-text", "krea2", "<|endoftext|>", 0, &text_qwen3_vl, 192, 1, NULL, 0, 0 },
+        { "ideogram4-text", "ideogram4", "<|endoftext|>", 0, &text_qwen3_vl, 208, 1, NULL, 0,
+          512 },
         { "hunyuan15-text", "hunyuanvideo1.5", "<|endoftext|>", 0, &text_qwen2_5_vl_text, 32, 1,
-          NULL, 0 },
-        { "hunyuan15-glyphs", "hunyuanvideo1.5", "<pad>", 1, &text_t5, 32, SHARP, NULL, 0 },
-        { "flux2-text", "flux2", "<|endoftext|>", 0, &text_qwen3_whole, 48, 1, NULL, 0 },
-        { "flux2-dev-text", "flux2", "<pad>", 0, &text_mistral3, 48, 1, "Flux2Pipeline", 0 },
-        { "ernie-image-text", "ernie-image", "<pad>", 0, &text_ministral3, 32, 1, NULL, 0 },
+          NULL, 0, 0 },
+        { "hunyuan15-glyphs", "hunyuanvideo1.5", "<pad>", 1, &text_t5, 32, SHARP, NULL, 0, 0 },
+        { "flux2-text", "flux2", "<|endoftext|>", 0, &text_qwen3_whole, 48, 1, NULL, 0, 0 },
+        { "flux2-dev-text", "flux2", "<pad>", 0, &text_mistral3, 48, 1, "Flux2Pipeline", 0, 0 },
+        { "ernie-image-text", "ernie-image", "<pad>", 0, &text_ministral3, 32, 1, NULL, 0, 500 },
         SD3_ROWS,
     };
     enum { MANY = 100 };
@@ -236,10 +236,11 @@ static void equals_on_captions(void **state)
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
         tf_fixture f = tf_open(rows[k].golden, VC_F32);
         encoder_opts o = tf_options(&f, rows[k].family, rows[k].slot, VC_F32);
-        o.text = rule_of(&f, rows[k].family, rows[k].pipeline, rows[k].slot);
+        o.text = rule_of(&rows[k]);
         cJSON *list = cJSON_Parse(vf_safetensors_meta(f.gold, "captions"));
         int64_t dim[8];
-        float *weights = golden_values(f.gold, "row_weights", dim), sums[MANY * 192], pooled[MANY * 24];
+        float *weights = golden_values(f.gold, "row_weights", dim), sums[MANY * 208];
+        float pooled[MANY * 24];
         float *want = golden_values(f.gold, "caption_sums", dim);
         tf_put_tokenizer(&f, rows[k].pad);
         assert_ok(text_open(&t, rows[k].class, &o, &info, &err), &err);
@@ -354,8 +355,14 @@ static void wrong_tokenizers(void **state)
 /* ---- chat templates ---- */
 
 /* The folder of a tokenizer must have the chat template that the row's template is made of. */
-static void check_chats(const char *golden, const char *family, const text_class *class)
+static void check_chats(const char *golden, const char *family, const text_class *class,
+                        const char *word)
 {
+    char lacks[64], *list = vc_format("{\"pad_token\": \"<|endoftext|>\", "
+                "\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"\"}, "
+                "{\"name\": \"default\", \"template\": \"{{ %s }}\"}]}", word);
+    assert_non_null(list);
+    snprintf(lacks, sizeof lacks, "the chat template lacks %s", word);
     tf_fixture f = tf_open(golden, VC_F32);
     encoder_opts o = tf_options(&f, family, 0, VC_F32);
     vc_err err = { 0 };
@@ -366,7 +373,7 @@ static void check_chats(const char *golden, const char *family, const text_class
     tf_put_text(f.dir, "tokenizer_config.json", "{\"pad_token\": \"<|endoftext|>\"}");
     refused(class, &o, VC_ENOENT, f.dir, "there is no chat template");
     tf_put_text(f.dir, "chat_template.jinja", "{{ messages }}");
-    refused(class, &o, VC_EMISMATCH, f.dir, "the chat template lacks enable_thinking");
+    refused(class, &o, VC_EMISMATCH, f.dir, lacks);
     tf_put_text(f.dir, "chat_template.jinja", vf_safetensors_meta(f.gold, "chat_template"));
     assert_ok(text_open(&t, class, &o, &info, &err), &err);
     text_close(t);
@@ -375,9 +382,8 @@ static void check_chats(const char *golden, const char *family, const text_class
     char *file = vc_path_join(f.dir, "chat_template.jinja");
     assert_int_equal(unlink(file), 0);
     free(file);
-    tf_put_text(f.dir, "tokenizer_config.json", "{\"pad_token\": \"<|endoftext|>\", "
-                "\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"\"}, "
-                "{\"name\": \"default\", \"template\": \"{{ enable_thinking }}\"}]}");
+    tf_put_text(f.dir, "tokenizer_config.json", list);
+    free(list);
     assert_ok(text_open(&t, class, &o, &info, &err), &err);
     text_close(t);
     tf_put_text(f.dir, "tokenizer_config.json", "{\"pad_token\": \"<|endoftext|>\", "
@@ -394,8 +400,9 @@ static void check_chats(const char *golden, const char *family, const text_class
 static void chat_templates(void **state)
 {
     (void)state;
-    check_chats("z-image-text", "z-image", &text_qwen3);
-    check_chats("flux2-text", "flux2", &text_qwen3_whole);
+    check_chats("z-image-text", "z-image", &text_qwen3, "enable_thinking");
+    check_chats("flux2-text", "flux2", &text_qwen3_whole, "enable_thinking");
+    check_chats("ideogram4-text", "ideogram4", &text_qwen3_vl, "<|im_start|>");
 }
 
 /* ---- the side of padding ---- */

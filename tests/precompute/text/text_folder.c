@@ -142,7 +142,8 @@ text_rule tf_pipeline_rule(const char *family, const char *pipeline, int slot)
     assert_true(!pipeline || p);
     text_rule rule = { .max_length = t->max_length, .template = t->template, .crop = t->crop,
                         .lead = t->lead, .tail = t->tail, .chat = t->chat, .without = t->without,
-                        .skip = t->skip, .clean = t->clean, .uncleaned = t->uncleaned,
+                        .skip = t->skip, .taps_inner = t->taps_inner,
+                        .unnormed = t->unnormed, .clean = t->clean, .uncleaned = t->uncleaned,
                         .masked = t->masked, .unpadded = t->unpadded,
                         .padding = t->padding, .blank = t->blank, .quoted = t->quoted,
                         .pooled_only = t->pooled_only };

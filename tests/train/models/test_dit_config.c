@@ -82,6 +82,8 @@ static const struct { const char *class, *config; } models[] = {
       "\"axes_dims_rope\":[4,2,2]}" },
     { "ZImageTransformer2DModel", "{\"dim\":8,\"n_heads\":1,\"n_kv_heads\":1,\"n_layers\":1,"
       "\"n_refiner_layers\":1,\"cap_feat_dim\":8,\"axes_dims\":[4,2,2]}" },
+    { "Ideogram4Transformer2DModel", "{" HEADS "8,\"num_layers\":1,\"intermediate_size\":8,"
+      "\"adaln_dim\":8,\"llm_features_dim\":8,\"mrope_section\":[2,1,1]}" },
     { "Krea2Transformer2DModel", "{" HEADS "8,\"num_layers\":1,\"num_key_value_heads\":1,"
       "\"intermediate_size\":8,\"text_hidden_dim\":8,\"num_text_layers\":1,"
       "\"text_num_attention_heads\":1,\"text_num_key_value_heads\":1,"
