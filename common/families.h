@@ -253,7 +253,8 @@ typedef struct vc_family {
                                           * pixel noise */
     bool begins_with_latent;             /* a picture enters the transformer as the sample's first
                                           * latent, which is also the clip's own: only prompts'
-                                          * pictures are encoded apart, in every mode */
+                                          * pictures are encoded apart, in every mode but those that
+                                          * `inputs` tells from the number of channels */
 } vc_family;
 
 /* All of them, ended by a NULL name. The first is the built-in one, which needs no files. */

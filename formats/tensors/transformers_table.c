@@ -159,6 +159,11 @@ static const char *const wan_names[] = {
     WAN_NAMES, "condition_embedder.image_embedder.{pos_embed,norm1,norm2,ff.net.0.proj,ff.net.2}",
     "blocks.#.attn2.{add_k_proj,add_v_proj,norm_added_k,norm_added_q}", NULL
 };
+static const char *const skyreels2_names[] = {
+    WAN_NAMES, "condition_embedder.image_embedder.{pos_embed,norm1,norm2,ff.net.0.proj,ff.net.2}",
+    "blocks.#.attn2.{add_k_proj,add_v_proj,norm_added_k,norm_added_q}", "fps_embedding",
+    "fps_projection.net.{0.proj,2}", NULL
+};
 static const char *const wan_first_names[] = {
     WAN_FIRST_NAMES, "img_emb.{proj.0,proj.1,proj.3,proj.4,emb_pos}",
     "blocks.#.cross_attn.{k_img,v_img,norm_k_img}", NULL
@@ -212,11 +217,18 @@ static const vf_variant wan_variants[] = {
     { .sign = "control_adapter*", .reads = CAMERA },
     { .sign = "*.cam_encoder*", .reads = "camera poses (ReCamMaster)" },
     { .sign = "dwpose_embedding*", .reads = "poses (UniAnimate)" },
-    { .sign = "fps_*", .reads = "frame rates (SkyReels-V2 Diffusion Forcing)" },
+    { .sign = "fps_*", .reads = "frame rates (SkyReels-V2 Diffusion Forcing, "
+      "whose folder in diffusers' layout has the class SkyReelsV2Transformer3DModel)" },
     { .field = "add_ref_conv", .reads = REFERENCE },
     { .field = "add_control_adapter", .reads = CAMERA },
     { .channels = 52, .reads = "a control clip, a first frame and a mask (Wan2.2-Fun-Control)" },
     { .channels = 148, .reads = "a control clip, a first frame and a mask (Wan2.2-Fun-Control)" },
+    { 0 }
+};
+
+static const vf_variant skyreels2_variants[] = {
+    { .sign = "*audio_*", .reads = "speech (SkyReels-A1 to A3)" },
+    { .sign = "vace_*", .reads = "a clip to edit" },
     { 0 }
 };
 
@@ -472,6 +484,10 @@ const vf_transformer_kind vf_transformer_kinds[] = {
       .in = "in_channels", .out = "out_channels", WAN_CHANNELS },
     { .class = "WanModel", .names = wan_first_names, .fields = wan_first_fields, .in = "in_dim",
       .out = "out_dim", WAN_CHANNELS },
+    { .class = "SkyReelsV2Transformer3DModel", .names = skyreels2_names, .fields = wan_fields,
+      .in = "in_channels", .out = "out_channels", .in_default = 16, .out_default = 16,
+      .channels = { { 1, 0 }, { 2, 4 } }, .variants = skyreels2_variants,
+      .trained = "SkyReels V2's T2V, I2V or Diffusion Forcing" },
     { .class = "WanVACETransformer3DModel", .names = wan_vace_names, .fields = wan_fields,
       .in = "in_channels", .out = "out_channels", WAN_VACE },
     { .class = "VaceWanModel", .names = wan_vace_first_names, .fields = wan_first_fields,

@@ -237,7 +237,7 @@ static int read_transformer(vprep *p, const vc_family **sizes, int *max_length, 
             *mode = (vc_mode)i;
     if (wider && t.out == wider->channels)
         p->encoders.family.is = f = wider;
-    if (f->begins_with_latent)
+    if (f->begins_with_latent && !f->inputs[*mode])
         *mode = VC_MODE_NORMAL;
     *sizes = t.patch_t > 1 && f->patched ? vc_family_find(f->patched) : f;
     *max_length = (int)(p->c.max_length ? p->c.max_length : t.length);

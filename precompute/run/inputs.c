@@ -95,7 +95,7 @@ static void take_image(vprep *p, vc_mode mode)
     const bool takes = mode == VC_MODE_I2V || mode == VC_MODE_CONTROL_REF ||
                        (mode == VC_MODE_INPAINT && f->masked_frames);
 
-    if (p->c.model && f->begins_with_latent)
+    if (p->c.model && f->begins_with_latent && !takes)
         vc_say(p->progress, "--extra_inputs input_image: %s begins with the first latent of each "
                "clip, which every dataset has: vtrain trains so with this flag", p->c.model);
     else if (p->c.model && !takes && p->c.train_mode != VC_MODE_I2V)

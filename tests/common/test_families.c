@@ -56,7 +56,7 @@ static void pipelines_are_unique(void **state)
             assert_true(n < 64);
             seen[n++] = f->pipeline[i].class;
         }
-    assert_int_equal(n, 38);
+    assert_int_equal(n, 45);
 }
 
 static void encoders_of_families(void **state)

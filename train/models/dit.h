@@ -41,6 +41,9 @@ typedef struct vtrain_in {
     vt_tensor *token_t;                       /* f32 [B,N]: the timestep of each token of x, 0 for
                                                * clean and t for noisy tokens; NULL: all tokens
                                                * of a row have the timestep t */
+    vt_tensor *frame_t;                       /* f32 [B,f / mult[0]]: the timestep of each frame of
+                                               * tokens, where frames have levels of their own;
+                                               * NULL: they have not */
     vt_tensor *guidance;                      /* f32 [B]: the strength of guidance, 1 for none; NULL
                                                * unless vtrain_fit.guidance */
     vt_tensor *sound;                         /* noisy latents of the clips' sound [B,C,L,1,bins]
@@ -88,6 +91,9 @@ typedef struct vtrain_fit {
     bool pad_front;                           /* copies of the first latent frame are put in front
                                                * until f is a multiple (CogVideoX 1.5) */
     bool token_times;                         /* the forward reads vtrain_in.token_t */
+    bool frame_times;                         /* the latent frames of a clip may have any timesteps:
+                                               * the forward reads vtrain_in.frame_t, or token_t
+                                               * with any times */
     bool clean_first;                         /* every clip begins with a clean frame, so
                                                * --first_frame_conditioning_p is 1 by default and
                                                * may have no other value. Without token_times the
@@ -416,6 +422,7 @@ extern const vtrain_family vtrain_ltx2;       /* ltx2.c */
 extern const vtrain_family vtrain_ltx2_sound; /* ltx2_sound.c: the same models */
 extern const vtrain_family vtrain_qwen;       /* qwen.c */
 extern const vtrain_family vtrain_sd3;        /* sd3.c */
+extern const vtrain_family vtrain_skyreels2;  /* skyreels2.c */
 extern const vtrain_family vtrain_ttt;        /* ttt.c */
 extern const vtrain_family vtrain_wan;        /* wan.c */
 extern const vtrain_family vtrain_wan_vace;   /* wan_vace.c */

@@ -11,7 +11,8 @@
  *     TI2V-5B         a clip may begin with a clean frame, whose tokens have time 0
  *
  * All prompts have 512 tokens: rows of zeros follow a shorter one, and the video sees them too.
- * WanVACETransformer3DModel, whose blocks stand beside these, is in wan_vace.c. */
+ * WanVACETransformer3DModel, whose blocks stand beside these, is in wan_vace.c; SkyReels V2, which
+ * has the same blocks, in skyreels2.c. In both each latent frame may have a time of its own. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,8 +24,10 @@
 
 #define IMAGE_EPS 1e-5f                       /* of the norms around the CLIP embeddings' layers */
 #define THETA 10000
+#define SLOW_RATE 16.0f                       /* frames per second */
 
-enum { TEXT_ROWS = 512, MASK_CHANNELS = 4, CHANNELS_5B = 48, MAX_WIDTH = 16384 };
+enum { TEXT_ROWS = 512, MASK_CHANNELS = 4, CHANNELS_5B = 48, MAX_WIDTH = 16384,
+       MOST_RUNS = 256, KNOWN_RATES = 2 };                     /* of 16 frames a second, and all others */
 
 #define MODEL(field, name, out, in) WAN_LIN(wan_weights, field, name, out, in)
 #define VEC(field, name, n, start) WAN_VEC(wan_weights, field, name, n, start)
@@ -54,6 +57,10 @@ const vt_weight wan_table[] = {
       { D, VACE_IN, PATCH_T, PATCH_H, PATCH_W }, VT_INIT_XAVIER },
     VEC(vace_patch.b, "vace_patch_embedding.bias", VACE_D, VT_INIT_ZERO),
     MODEL(vace_in, "vace_blocks.0.proj_in", VACE_D, VACE_D),
+    { "fps_embedding.weight", VT_W_TENSOR, offsetof(wan_weights, rates), { RATES, RATE_D },
+      VT_INIT_NORMAL },
+    MODEL(rate1, "fps_projection.net.0.proj", RATE_D, RATE_D),
+    MODEL(rate2, "fps_projection.net.2", RATE_SIX_D, RATE_D),
     { 0 }
 };
 
@@ -62,20 +69,7 @@ const vt_weight wan_block_table[] = { WAN_BLOCK, { 0 } };
 /* ---- config.json ---- */
 
 static const vf_config_row config_rows[] = {
-    VF_INTS(wan, patch, axes, "patch_size", 3, 1, 16),
-    VF_INT(wan, heads, "num_attention_heads", 40, 1, 256),
-    VF_INT(wan, head, "attention_head_dim", 128, 8, 256),
-    VF_INT(wan, in_channels, "in_channels", 16, 1, 1024),
-    VF_INT(wan, out_channels, "out_channels", 16, 1, 1024),
-    VF_INT(wan, text, "text_dim", 4096, 1, 65536),
-    VF_INT(wan, time, "freq_dim", 256, 2, 65536),
-    VF_INT(wan, hidden, "ffn_dim", 13824, 1, 65536),
-    VF_INT(wan, layers, "num_layers", 40, 1, 256),
-    VF_NUM(wan, eps, "eps", 1e-6, 1e-12, 1),
-    VF_INT(wan, image, "image_dim", 0, 1, 65536),
-    VF_INT(wan, added, "added_kv_proj_dim", 0, 1, 65536),
-    VF_INT(wan, image_rows, "pos_embed_seq_len", 0, 1, 65536),
-    VF_INT(wan, positions, "rope_max_seq_len", 1024, 1, 65536),
+    WAN_CONFIG(40, 13824, 40),
     { 0 }
 };
 
@@ -119,11 +113,10 @@ static int check_config(const wan *m, vc_err *err)
     return 0;
 }
 
-int wan_read(void *model, const cJSON *config, vc_err *err)
+int wan_read_rows(wan *m, const vf_config_row *fields, const cJSON *config, vc_err *err)
 {
-    wan *m = model;
     memcpy(m->patch, (int64_t[]){ 1, 2, 2 }, sizeof m->patch);
-    int rc = vf_config_read(m, config_rows, config, err);
+    int rc = vf_config_read(m, fields, config, err);
     if (!rc)
         rc = check_config(m, err);
     if (rc)
@@ -135,10 +128,17 @@ int wan_read(void *model, const cJSON *config, vc_err *err)
         [-SIX_D] = 6 * d, [-TOKEN_OUT] = m->out_channels * m->patch[0] * m->patch[1] * m->patch[2],
         [-IMAGE] = m->image ? m->image : none, [-IMAGE_D] = m->image ? d : none,
         [-IMAGE_ROWS] = m->image_rows ? m->image_rows : none, [-VACE_IN] = none, [-VACE_D] = none,
+        [-RATES] = m->rate ? KNOWN_RATES : none, [-RATE_D] = m->rate ? d : none,
+        [-RATE_SIX_D] = m->rate ? 6 * d : none,
     };
     memcpy(m->dit.sizes, sizes, sizeof sizes);
     m->dit.layers[0] = m->layers;
     return 0;
+}
+
+int wan_read(void *model, const cJSON *config, vc_err *err)
+{
+    return wan_read_rows(model, config_rows, config, err);
 }
 
 void wan_fit(const void *model, vtrain_fit *fit)
@@ -148,7 +148,7 @@ void wan_fit(const void *model, vtrain_fit *fit)
     *fit = (vtrain_fit){ .channels = (int)m->out_channels, .n_texts = 1, .text_width = { m->text },
                          .text_rows = { TEXT_ROWS },
                          .mult = { (int)m->patch[0], (int)m->patch[1], (int)m->patch[2] },
-                         .token_times = !beside, .mean_roles = ~0u, .mode = mode_of(beside),
+                         .token_times = !beside, .frame_times = true, .mean_roles = ~0u, .mode = mode_of(beside),
                          .embeds = { m->image_rows, m->image },
                          .mask_channels = MASK_CHANNELS,
                          .roles = beside | (m->image ? 1u << VC_ROLE_VISION : 0),
@@ -174,6 +174,12 @@ static bool check_inputs(vt_ctx *g, const wan *m, const vtrain_in *in, const nn_
                     (long long)axis[2].n, (long long)m->positions);
             return false;
         }
+    if (m->causal > 1 && (axis[0].n % m->causal || axis[0].n / m->causal > MOST_RUNS)) {
+        vt_fail(g, VC_EMISMATCH, "%lld latent frames: with num_frame_per_block %lld their number "
+                "is a multiple of it, at most %lld", (long long)axis[0].n, (long long)m->causal,
+                (long long)(MOST_RUNS * m->causal));
+        return false;
+    }
     if (m->image && !image) {
         vt_fail(g, VC_EMISMATCH, "the batch has no CLIP embeddings of a picture, to which this "
                 "transformer attends");
@@ -187,6 +193,21 @@ static bool check_inputs(vt_ctx *g, const wan *m, const vtrain_in *in, const nn_
     return true;
 }
 
+/* Makes 1 or 0, [B,D], for each of the embeddings of frame rates: whether a row has it. */
+static void make_rates(vt_ctx *g, const wan *m, vtrain_in *in)
+{
+    const int64_t rows = in->x->dim[0], d = m->heads * m->head, dim[2] = { rows, d };
+    float *has = malloc((size_t)(rows * d) * sizeof *has);
+    for (int k = 0; has && k < KNOWN_RATES; k++) {
+        for (int64_t i = 0; i < rows * d; i++)
+            has[i] = (in->fps && in->fps[i / d] == SLOW_RATE) == (k == 0);
+        in->made[RATE + k] = vt_from_host(g, VC_F32, 2, dim, has, VC_F32);
+    }
+    if (!has)
+        vt_fail(g, VC_ENOMEM, "frame rates: out of memory");
+    free(has);
+}
+
 void wan_prepare(vt_ctx *g, void *model, vtrain_in *in)
 {
     wan *m = model;
@@ -198,8 +219,12 @@ void wan_prepare(vt_ctx *g, void *model, vtrain_in *in)
                               { dim[2] / m->patch[2], 0, 1, side } };
     if (!check_inputs(g, m, in, axis))
         return;
-    m->clean = in->token_t ? axis[1].n * axis[2].n : 0;
+    m->all_frames = axis[0].n;
+    m->frames = in->frame_t ? axis[0].n : 0;
+    m->clean = in->token_t && !in->frame_t ? axis[1].n * axis[2].n : 0;
     nn_rope(g, axis, THETA, in->made + COS);
+    if (m->rate)
+        make_rates(g, m, in);
 }
 
 /* ---- forward ---- */
@@ -214,18 +239,44 @@ static vt_tensor *join(vt_ctx *g, const wan *m, const vtrain_in *in)
     return both;
 }
 
+/* The numbers of the frame rates, which are added to those of the times: [B,6,D]. */
+static vt_tensor *embed_rates(vt_ctx *g, const wan_weights *w, const vtrain_in *in)
+{
+    vt_tensor *part[KNOWN_RATES];
+    for (int i = 0; i < KNOWN_RATES; i++)
+        part[i] = vt_mul(g, in->made[RATE + i],
+                         vt_cast(g, vt_slice(g, w->rates, 0, i, i + 1), VC_F32));
+    vt_tensor *e = vt_add(g, part[0], part[1]);
+    return nn_modulation(g, vt_silu(g, vt_linear_f32(g, e, &w->rate1)), &w->rate2, 6);
+}
+
+/* Adds those of the rows to the numbers of times e, [B,6,D] or, by rows and frames, [B*f,6,D]. */
+static vt_tensor *add_rates(vt_ctx *g, vt_tensor *e, vt_tensor *rates)
+{
+    if (!e || !rates)
+        return NULL;
+    const int64_t *d = e->dim, rows = rates->dim[0], all[3] = { d[0], d[1], d[2] };
+    const int64_t split[4] = { rows, d[0] / rows, d[1], d[2] }, one[4] = { rows, 1, d[1], d[2] };
+    e = vt_add(g, vt_reshape(g, e, 4, split), vt_reshape(g, rates, 4, one));
+    return vt_reshape(g, e, 3, all);
+}
+
 /* Sets s[E] to the embedding of a clean first frame's time, if there is one, s[E + 1] to that of
  * the other tokens' time, and s[MOD], s[MOD + 1] to the numbers by which these modulate all
  * blocks. */
 static void embed_times(vt_ctx *g, const wan *m, const vtrain_in *in, vt_tensor **s)
 {
     const wan_weights *w = &m->w;
-    vt_tensor *t[2] = { NULL, in->t };
+    vt_tensor *t[2] = { NULL, in->t }, *rates = m->rate ? embed_rates(g, w, in) : NULL;
     if (m->clean)
         t[0] = vt_pack(g, vt_reshape(g, vt_slice(g, in->token_t, 1, 0, 1), 1, in->t->dim));
+    if (m->frames)
+        t[1] = vt_reshape(g, in->frame_t, 1, (int64_t[]){ -1 });
     for (int i = !m->clean; i < 2; i++) {
         s[E + i] = nn_embed_number(g, t[i], &w->time1, &w->time2, VC_F32);
         s[MOD + i] = nn_modulation(g, vt_silu(g, s[E + i]), &w->time_proj, 6);
+        if (m->rate)
+            s[MOD + i] = add_rates(g, s[MOD + i], rates);
     }
 }
 
@@ -271,6 +322,48 @@ static vt_tensor *cross_attention(vt_ctx *g, const wan *m, const wan_block_weigh
     return vt_linear(g, x, &w->cross.out);
 }
 
+/* Where frames have times of their own, x [B,N,D] by rows and frames, [B*f,N/f,D], and back. */
+static vt_tensor *by_frame(vt_ctx *g, const wan *m, vt_tensor *x)
+{
+    if (!x || !m->frames)
+        return x;
+    return vt_reshape(g, x, 3, (int64_t[]){ x->dim[0] * m->frames, -1, x->dim[2] });
+}
+
+static vt_tensor *by_row(vt_ctx *g, const wan *m, vt_tensor *x)
+{
+    if (!x || !m->frames)
+        return x;
+    return vt_reshape(g, x, 3, (int64_t[]){ x->dim[0] / m->frames, -1, x->dim[2] });
+}
+
+/* Tokens of each run of frames attend to those of its frames and of the frames before. */
+static vt_tensor *causal_attention(vt_ctx *g, const wan *m, vt_tensor *x, const nn_attention *w,
+                                   const nn_heads *heads)
+{
+    const nn_heads own = nn_own_heads(g, heads);
+    vt_tensor *q = vt_to_heads(g, nn_project(g, x, &w->q, &w->norm_q, &own));
+    vt_tensor *k = vt_to_heads(g, nn_project(g, x, &w->k, &w->norm_k, &own));
+    vt_tensor *v = vt_to_heads(g, nn_project(g, x, &w->v, NULL, &own)), *part[MOST_RUNS];
+    if (!q)
+        return NULL;
+    const int n = (int)(m->all_frames / m->causal);
+    const int64_t run = q->dim[1] / n;
+    for (int i = 0; i < n; i++)
+        part[i] = vt_attention(g, vt_slice(g, q, 1, i * run, (i + 1) * run),
+                               vt_slice(g, k, 1, 0, (i + 1) * run),
+                               vt_slice(g, v, 1, 0, (i + 1) * run), NULL);
+    vt_tensor *o = vt_to_tokens(g, n > 1 ? vt_concat(g, 1, n, part) : part[0]);
+    return vt_linear(g, nn_all_heads(g, o), &w->out);
+}
+
+static vt_tensor *self_attention(vt_ctx *g, const wan *m, vt_tensor *x, const nn_attention *w,
+                                 const nn_heads *heads)
+{
+    return m->causal > 1 ? causal_attention(g, m, x, w, heads)
+                         : nn_self_attention(g, x, w, heads, NULL);
+}
+
 void wan_block(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
                vt_tensor **out)
 {
@@ -285,14 +378,17 @@ void wan_block(vt_ctx *g, const void *model, const void *weights, vt_tensor *con
         nn_chunk(g, vt_add(g, in[MOD + i], w->table), 6, part[i]);
     const nn_groups e[2] = { nn_part_groups(&t, part, 0), nn_part_groups(&t, part, 3) };
 
-    h = nn_modulate(g, x, &plain, &e[0], eps);
-    x = nn_gate(g, x, nn_self_attention(g, h, &w->self, &heads, NULL), &e[0]);
+    x = by_frame(g, m, x);
+    h = by_row(g, m, nn_modulate(g, x, &plain, &e[0], eps));
+    h = by_frame(g, m, self_attention(g, m, h, &w->self, &heads));
+    x = by_row(g, m, nn_gate(g, x, h, &e[0]));
 
     h = vt_layer_norm(g, x, w->norm.w, w->norm.b, eps);
     x = vt_add(g, x, cross_attention(g, m, w, h, in[PROMPT], in[PICTURE]));
 
+    x = by_frame(g, m, x);
     h = nn_modulate(g, x, &plain, &e[1], eps);
-    out[X] = nn_gate(g, x, vt_feed_forward(g, h, &w->up, &w->down), &e[1]);
+    out[X] = by_row(g, m, nn_gate(g, x, vt_feed_forward(g, h, &w->up, &w->down), &e[1]));
 }
 
 vt_tensor *wan_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
@@ -306,7 +402,8 @@ vt_tensor *wan_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *cons
         e.shift[i] = vt_add(g, time, vt_slice(g, m->w.table, 1, 0, 1));
         e.scale[i] = vt_add(g, time, vt_slice(g, m->w.table, 1, 1, 2));
     }
-    vt_tensor *x = nn_modulate(g, s[X], &plain, &e, (float)m->eps);
+    vt_tensor *x = nn_modulate(g, by_frame(g, m, s[X]), &plain, &e, (float)m->eps);
+    x = by_row(g, m, x);
     x = vt_all_tokens(g, vt_linear(g, x, &m->w.proj_out));
     return vt_unpatchify(g, x, in->x->dim + 1, (int)m->patch[0], (int)m->patch[1],
                          (int)m->patch[2], VT_C_LAST);

@@ -4,16 +4,18 @@
 #define TRAIN_MODELS_WAN_H
 
 #include "common/nn/attention.h"
+#include "formats/json/config.h"
 #include "train/models/dit.h"
 
 #define WAN_CLASS "WanTransformer3DModel"
 #define WAN_VACE_CLASS "WanVACETransformer3DModel"
+#define SKYREELS2_CLASS "SkyReelsV2Transformer3DModel"
 
-/* Indices into sizes of the weight tables. IMAGE_D is D in models with IMAGE, and VACE_D in models
- * of VACE. */
+/* Indices into sizes of the weight tables. IMAGE_D is D in models with IMAGE, VACE_D in models of
+ * VACE, and RATE_D in models that read a frame rate. */
 enum { D = -1, IN = -2, PATCH_T = -3, PATCH_H = -4, PATCH_W = -5, TIME = -6, TEXT = -7, HIDDEN = -8,
        SIX_D = -9, TOKEN_OUT = -10, IMAGE = -11, IMAGE_ROWS = -12, IMAGE_D = -13, VACE_IN = -14,
-       VACE_D = -15 };
+       VACE_D = -15, RATES = -16, RATE_D = -17, RATE_SIX_D = -18 };
 
 typedef struct wan_block_weights {
     vt_tensor *table;                         /* [1,6,D]: shift, scale and gate of self-attention,
@@ -32,6 +34,8 @@ typedef struct wan_weights {
     vt_tensor *image_positions;               /* [1,IMAGE_ROWS,IMAGE] */
     vt_tensor *table;                         /* [1,2,D]: shift and scale of the output */
     vt_lin vace_patch, vace_in;               /* of VACE: w [D,VACE_IN,PATCH_T,PATCH_H,PATCH_W] */
+    vt_tensor *rates;                         /* [RATES,D]: of 16 frames a second, of other rates */
+    vt_lin rate1, rate2;
 } wan_weights;
 
 #define WAN_LIN(type, field, name, out, in) \
@@ -68,21 +72,47 @@ typedef struct wan {
                                                * result, and the channels of what VACE is given */
     int n_vace;                               /* 0: it is no model of VACE */
     int axes;
+    bool rate;                                /* the clip's frame rate is an input */
+    int64_t causal;                           /* n > 1: tokens attend to those of the frames up to
+                                               * the end of their own run of n */
     double eps;
     int64_t clean;                            /* tokens of a clean first frame, in this step */
+    int64_t frames;                           /* of which each has a time of its own, in this step;
+                                               * 0: a row has one time but for a clean frame */
+    int64_t all_frames;                       /* of this step */
     wan_weights w;
 } wan;
 
-/* vtrain_in.made: cos and sin of the rotations. */
-enum { COS, SIN };
+/* vtrain_in.made: cos and sin of the rotations; which of the two embeddings of frame
+ * rates a row has. */
+enum { COS, SIN, RATE };
 /* Inputs of a block: the video's tokens; those of VACE's stream, which other models lack; the
  * prompt's; the picture's; the numbers that modulate the tokens of a clean first frame, then the
- * others; cos and sin. The head reads the two embeddings of the time as well. */
+ * others or, by rows and frames [B*f,..], all of them; cos and sin. The head reads the two embeddings of the time as well. */
 enum { X, CONTROL, PROMPT, PICTURE, MOD, MADE = MOD + 2, N_IN = MADE + 2, E = N_IN };
+
+/* The fields of config.json with the values of a file without the field. */
+#define WAN_CONFIG(heads_, hidden_, layers_) \
+    VF_INTS(wan, patch, axes, "patch_size", 3, 1, 16), \
+    VF_INT(wan, heads, "num_attention_heads", heads_, 1, 256), \
+    VF_INT(wan, head, "attention_head_dim", 128, 8, 256), \
+    VF_INT(wan, in_channels, "in_channels", 16, 1, 1024), \
+    VF_INT(wan, out_channels, "out_channels", 16, 1, 1024), \
+    VF_INT(wan, text, "text_dim", 4096, 1, 65536), \
+    VF_INT(wan, time, "freq_dim", 256, 2, 65536), \
+    VF_INT(wan, hidden, "ffn_dim", hidden_, 1, 65536), \
+    VF_INT(wan, layers, "num_layers", layers_, 1, 256), \
+    VF_NUM(wan, eps, "eps", 1e-6, 1e-12, 1), \
+    VF_INT(wan, image, "image_dim", 0, 1, 65536), \
+    VF_INT(wan, added, "added_kv_proj_dim", 0, 1, 65536), \
+    VF_INT(wan, image_rows, "pos_embed_seq_len", 0, 1, 65536), \
+    VF_INT(wan, positions, "rope_max_seq_len", 1024, 1, 65536)
 
 /* The tables and functions of the family's row (dit.h). */
 extern const vt_weight wan_table[], wan_block_table[];       /* the latter below "blocks.%d." */
 int wan_read(void *model, const cJSON *config, vc_err *err);
+/* Does the same with other rows of fields, WAN_CONFIG's and more. */
+int wan_read_rows(wan *m, const vf_config_row *rows, const cJSON *config, vc_err *err);
 void wan_fit(const void *model, vtrain_fit *fit);
 void wan_prepare(vt_ctx *g, void *model, vtrain_in *in);
 void wan_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO]);
@@ -90,8 +120,8 @@ void wan_block(vt_ctx *g, const void *model, const void *weights, vt_tensor *con
                vt_tensor **out);
 vt_tensor *wan_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s);
 
-/* The first authors' names, of Wan and of VACE. */
-extern const vtrain_rename wan_names[], wan_vace_names[];
+/* The first authors' names, of Wan, of VACE and of SkyReels V2. */
+extern const vtrain_rename wan_names[], wan_vace_names[], skyreels2_names[];
 /* vtrain_family.convert */
 int wan_convert(cJSON **config, const cJSON *theirs, const vt_source *src, vc_err *err);
 int wan_vace_convert(cJSON **config, const cJSON *theirs, const vt_source *src, vc_err *err);

@@ -35,18 +35,25 @@
 #define MODULATION { "head.modulation", .ours = { "scale_shift_table" } }
 
 #define BLOCK "blocks.#."
+#define PICTURE_MODULES \
+    { BLOCK "cross_attn.k_img", .ours = { BLOCK "attn2.add_k_proj" } }, \
+    { BLOCK "cross_attn.v_img", .ours = { BLOCK "attn2.add_v_proj" } }, \
+    { "img_emb.proj.1", .ours = { EMBEDDER "image_embedder.ff.net.0.proj" } }, \
+    { "img_emb.proj.3", .ours = { EMBEDDER "image_embedder.ff.net.2" } }
+#define PICTURE_NORMS \
+    { BLOCK "cross_attn.norm_k_img", .ours = { BLOCK "attn2.norm_added_k" } }, \
+    { "img_emb.proj.0", .ours = { EMBEDDER "image_embedder.norm1" } }, \
+    { "img_emb.proj.4", .ours = { EMBEDDER "image_embedder.norm2" } }, \
+    { "img_emb.emb_pos", .ours = { EMBEDDER "image_embedder.pos_embed" } }
 const vtrain_rename wan_names[] = {
-    MODULES(BLOCK), OTHERS,
-    { BLOCK "cross_attn.k_img", .ours = { BLOCK "attn2.add_k_proj" } },
-    { BLOCK "cross_attn.v_img", .ours = { BLOCK "attn2.add_v_proj" } },
-    { "img_emb.proj.1", .ours = { EMBEDDER "image_embedder.ff.net.0.proj" } },
-    { "img_emb.proj.3", .ours = { EMBEDDER "image_embedder.ff.net.2" } },
-    NORMS(BLOCK), MODULATION,
-    { BLOCK "cross_attn.norm_k_img", .ours = { BLOCK "attn2.norm_added_k" } },
-    { "img_emb.proj.0", .ours = { EMBEDDER "image_embedder.norm1" } },
-    { "img_emb.proj.4", .ours = { EMBEDDER "image_embedder.norm2" } },
-    { "img_emb.emb_pos", .ours = { EMBEDDER "image_embedder.pos_embed" } },
-    { 0 }
+    MODULES(BLOCK), OTHERS, PICTURE_MODULES, NORMS(BLOCK), MODULATION, PICTURE_NORMS, { 0 }
+};
+
+const vtrain_rename skyreels2_names[] = {
+    MODULES(BLOCK), OTHERS, PICTURE_MODULES,
+    { "fps_projection.0", .ours = { "fps_projection.net.0.proj" } },
+    { "fps_projection.2", .ours = { "fps_projection.net.2" } },
+    NORMS(BLOCK), MODULATION, PICTURE_NORMS, { 0 }
 };
 
 #define VACE "vace_blocks.#."

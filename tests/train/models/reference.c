@@ -162,6 +162,8 @@ vtrain_in ref_inputs(ref_model *m, const ref_case *c, vt_remat remat)
         in.text[1].pooled = vt_from_host(m->g, VC_F32, 2, c->pooled_2_dim, c->pooled_2, VC_F32);
     if (c->token_t)
         in.token_t = vt_from_host(m->g, VC_F32, 2, c->token_dim, c->token_t, VC_F32);
+    if (c->frame_t)
+        in.frame_t = vt_from_host(m->g, VC_F32, 2, c->frame_dim, c->frame_t, VC_F32);
     if (c->guidance)
         in.guidance = vt_from_host(m->g, VC_F32, 1, c->dim, c->guidance, VC_F32);
     for (int i = 0; i < VC_ROLES; i++)

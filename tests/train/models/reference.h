@@ -3,10 +3,10 @@
  * failures end the test.
  *
  * A golden holds the tensors CASE/x, t, text, target, output and loss of each case, CASE/pooled,
- * token_t, guidance, control_scale, control_mode, first_row, fps, length (of the rows of text) and
- * cond.image, cond.mask, cond.video and cond.vision where the model reads them, text_2, length_2
- * and pooled_2 of a second slot, text_3 of a third; gradients are PREFIX/PARAMETER. Its metadata
- * holds the model's config, and
+ * token_t, frame_t, guidance, control_scale, control_mode, first_row, fps, length (of the rows of
+ * text) and cond.image, cond.mask, cond.video and cond.vision where the model reads them, text_2,
+ * length_2 and pooled_2 of a second slot, text_3 of a third; gradients are PREFIX/PARAMETER. Its
+ * metadata holds the model's config, and
  * `lora`, PEFT's config of a LoRA. */
 #ifndef TESTS_TRAIN_MODELS_REFERENCE_H
 #define TESTS_TRAIN_MODELS_REFERENCE_H
@@ -46,10 +46,11 @@ typedef struct ref_case {
     int64_t dim[5];                           /* of x and target */
     int64_t text_dim[3], pooled_dim[2];       /* of text, of pooled */
     int64_t text_2_dim[3], text_3_dim[3], pooled_2_dim[2];
-    int64_t token_dim[2];                     /* of token_t */
+    int64_t token_dim[2], frame_dim[2];       /* of token_t, of frame_t */
     float *x, *target, *t, *text, *output, loss;
     /* NULL: not in this case */
-    float *token_t, *guidance, *pooled, *text_2, *text_3, *pooled_2, *control_scale, *cond[VC_ROLES];
+    float *token_t, *frame_t, *guidance, *pooled, *text_2, *text_3, *pooled_2, *control_scale;
+    float *cond[VC_ROLES];
     float *first_row;                         /* a ControlNet reads the first row alone */
     bool has_kinds;
     int32_t control_kind[8];                  /* of a ControlNet-Union */

@@ -60,6 +60,7 @@ void ref_case_open(ref_case *c, const vf_safetensors *f, const char *name)
     for (int i = 0; i < VC_ROLES; i++)
         c->cond[i] = roles[i] ? ref_values(f, name, roles[i], c->cond_dim[i]) : NULL;
     c->token_t = ref_values(f, name, "token_t", c->token_dim);
+    c->frame_t = ref_values(f, name, "frame_t", c->frame_dim);
     c->sound = ref_values(f, name, "sound", c->sound_dim);
     c->sound_target = ref_values(f, name, "sound_target", NULL);
     c->sound_output = ref_values(f, name, "sound_output", NULL);
@@ -92,6 +93,7 @@ void ref_case_close(ref_case *c)
     free(c->pooled_2);
     free(c->pooled);
     free(c->token_t);
+    free(c->frame_t);
     free(c->guidance);
     free(c->control_scale);
     free(c->first_row);

@@ -76,6 +76,9 @@ static const struct { const char *class, *config; } models[] = {
       "\"caption_channels\":8}" },
     { "WanTransformer3DModel", "{" HEADS "8,\"num_layers\":1,\"ffn_dim\":8,\"in_channels\":36,"
       "\"text_dim\":8,\"image_dim\":8,\"added_kv_proj_dim\":8,\"pos_embed_seq_len\":2}" },
+    { "SkyReelsV2Transformer3DModel", "{" HEADS "8,\"num_layers\":1,\"ffn_dim\":8,"
+      "\"in_channels\":36,\"text_dim\":8,\"image_dim\":8,\"added_kv_proj_dim\":8,"
+      "\"pos_embed_seq_len\":2,\"inject_sample_info\":true}" },
     { "WanVACETransformer3DModel", "{" HEADS "8,\"num_layers\":1,\"ffn_dim\":8,\"text_dim\":8,"
       "\"vace_layers\":[0]}" },
     { "QwenImageTransformer2DModel", "{" HEADS "8,\"num_layers\":1,\"joint_attention_dim\":8,"

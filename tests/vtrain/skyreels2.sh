@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# vtrain with SkyReels V2: tiny folders of diffusion forcing with frame rates and of image to video,
+# from clips to samples as pictures.
+. "$(dirname "$0")/../lib/check.sh"
+. "$lib/media.sh"
+export VLT_SOURCE
+
+small_set media 8                            # 6 clips, 2 stills, of 3 shapes
+need make_model m SkyReelsV2DiffusionForcingPipeline skyreels2-rate
+need make_model i SkyReelsV2ImageToVideoPipeline skyreels2-i2v
+sampling+=(--image_sample_size 64)
+cat >prompts.jsonl <<'END'
+{"prompt": "a b c", "height": 64, "width": 96, "num_frames": 9, "seed": 3, "fps": 16}
+{"prompt": "def ghi jkl", "negative_prompt": "a", "height": 64, "width": 64, "num_frames": 13}
+END
+need vprep --meta media/metadata.json "${sampling[@]}" --model m --out a \
+    --validation_prompts prompts.jsonl
+train() { vtrain --latents a --model m --output_dir "$1" --train_batch_size 2 --seed 5 --threads 1 \
+    --workers 1 "${@:2}"; }
+lora=(--training_type lora --rank 2)
+same() { cmp -s "$1/optimizer.safetensors" "$2/optimizer.safetensors" || wrong "$1 and $2 differ"; }
+is() { grep -aq "$2" "$1" || wrong "$1: expected $2"; }
+
+# ---- the folder's names: all LoRA names are those of diffusers' pipeline ----
+expect 0 'memory: peak' train plain "${lora[@]}" --max_train_steps 2 --validation_steps 2 \
+    --num_inference_steps 3
+is plain/checkpoint-2/pytorch_lora_weights.safetensors \
+    'transformer.blocks.0.attn1.to_q.lora_A.weight'
+is plain/checkpoint-2/lora_comfyui.safetensors 'blocks.0.self_attn.q.lora'
+is plain/validation/step-2/000.safetensors '"fps":"16"'
+is plain/validation/step-2/001.safetensors '"fps":"24"'
+expect 0 '2 decoded' vdecode plain --model m --format png
+
+# ---- image to video: conditions, CLIP states ----
+need vprep --meta media/metadata.json "${sampling[@]}" --model i --out b --train_mode i2v
+expect 0 . vtrain --latents b --model i --output_dir pictures "${lora[@]}" --max_train_steps 1 \
+    --threads 1 --workers 1
+expect 1 'stored for --train_mode\|--train_mode' vtrain --latents a --model i --output_dir no \
+    "${lora[@]}" --max_train_steps 1
