@@ -135,7 +135,8 @@ void vf_hasher_plain(vf_hasher *h)
 
 void vf_hasher_add(vf_hasher *h, const void *p, size_t n)
 {
-    XXH3_128bits_update(state_of(h), p, n);
+    if (n)
+        XXH3_128bits_update(state_of(h), p, n);
 }
 
 /* ---- files ---- */

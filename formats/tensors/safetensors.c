@@ -10,10 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 #include "common/os/file.h"
 #include "formats/json/scan.h"
+#include "formats/keys/keys.h"
 
 enum { PREFIX = 8, MAX_HEADER = 100000000, SHOWN = 100 };
 
@@ -449,11 +449,8 @@ int vf_safetensors_check(const vf_safetensors *f, vc_err *err)
     if (!want)
         return vc_fail(err, VC_ENOENT, "no xxh3 in __metadata__");
 
-    XXH128_hash_t h = XXH3_128bits(f->data, f->size);
-    char have[33];
-    snprintf(have, sizeof have, "%016llx%016llx", (unsigned long long)h.high64,
-             (unsigned long long)h.low64);
-    if (strcmp(want, have))
+    char have[VF_KEY_HEX];
+    if (strcmp(want, vf_key_hex(have, vf_hash(f->data, f->size))))
         return vc_fail(err, VC_EFORMAT, "damaged: xxh3 is %s, should be %.40s", have, want);
     return 0;
 }
@@ -477,21 +474,15 @@ int vf_safetensors_check_seal(const vf_safetensors *f, vc_err *err)
         return vc_fail(err, VC_ENOENT, "no " VF_SEAL " in __metadata__");
 
     const char *at = seal_at(f, want), *file = (const char *)f->map.data;
-    XXH3_state_t *state = XXH3_createState();
-    if (!state)
-        return vc_no_memory(err);
-    XXH128_hash_t h = { 0 };
+    char have[VF_KEY_HEX] = "";
     if (at) {
-        XXH3_128bits_reset(state);
-        XXH3_128bits_update(state, file, (size_t)(at - file));
-        XXH3_128bits_update(state, zeros, 32);
-        XXH3_128bits_update(state, at + 32, f->map.size - (size_t)(at - file) - 32);
-        h = XXH3_128bits_digest(state);
+        vf_hasher h;
+        vf_hasher_plain(&h);
+        vf_hasher_add(&h, file, (size_t)(at - file));
+        vf_hasher_add(&h, zeros, 32);
+        vf_hasher_add(&h, at + 32, f->map.size - (size_t)(at - file) - 32);
+        vf_key_hex(have, vf_hasher_end(&h));
     }
-    XXH3_freeState(state);
-    char have[33];
-    snprintf(have, sizeof have, "%016llx%016llx", (unsigned long long)h.high64,
-             (unsigned long long)h.low64);
     if (!at || strcmp(want, have))
         return vc_fail(err, VC_EFORMAT, "damaged: its bytes differ from the checksum in its header "
                        "(" VF_SEAL ")");

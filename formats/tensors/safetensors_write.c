@@ -160,20 +160,13 @@ static int put_header(vc_buf *b, const vf_view **order, int n, const vf_meta *me
     return 0;
 }
 
-static int hash_data(char hex[33], const vf_view **order, int n, vc_err *err)
+static void hash_data(char hex[VF_KEY_HEX], const vf_view **order, int n)
 {
-    XXH3_state_t *state = XXH3_createState();
-    if (!state)
-        return vc_no_memory(err);
-
-    XXH3_128bits_reset(state);
+    vf_hasher h;
+    vf_hasher_plain(&h);
     for (int i = 0; i < n; i++)
-        if (order[i]->bytes)
-            XXH3_128bits_update(state, order[i]->data, order[i]->bytes);
-    XXH128_hash_t h = XXH3_128bits_digest(state);
-    XXH3_freeState(state);
-    snprintf(hex, 33, "%016" PRIx64 "%016" PRIx64, (uint64_t)h.high64, (uint64_t)h.low64);
-    return 0;
+        vf_hasher_add(&h, order[i]->data, order[i]->bytes);
+    vf_key_hex(hex, vf_hasher_end(&h));
 }
 
 int vf_safetensors_pack(uint8_t **out, size_t *size, const vf_view *tensors, int n,
@@ -181,14 +174,14 @@ int vf_safetensors_pack(uint8_t **out, size_t *size, const vf_view *tensors, int
 {
     const vf_view **order = NULL;
     vc_buf b = { 0 };
-    char hex[33];
+    char hex[VF_KEY_HEX];
     *out = NULL;
     *size = 0;
     int rc = order_views(&order, tensors, n, err);
     if (!rc)
         rc = check_meta(meta, n_meta, with_xxh3, err);
     if (!rc && with_xxh3)
-        rc = hash_data(hex, order, n, err);
+        hash_data(hex, order, n);
     if (!rc)
         rc = put_header(&b, order, n, meta, n_meta, with_xxh3 ? hex : NULL, err);
     for (int i = 0; i < n && !rc; i++)
@@ -218,7 +211,9 @@ typedef struct stream {
     vc_buf header;
     int fd;                                       /* -1: the bytes are only hashed */
     uint64_t bytes;
-    XXH3_state_t *hash, *tensor;                  /* hash of the file, of a tensor; or NULL */
+    bool hashed;                                  /* with `hash`, that of the file */
+    vf_hasher hash;
+    XXH3_state_t *tensor;                         /* hash of a tensor; or NULL */
 } stream;
 
 static int write_all(int fd, const void *data, size_t n)
@@ -241,8 +236,8 @@ static int put(stream *s, const void *data, size_t n, XXH3_state_t *tensor, vc_e
     s->bytes += n;
     for (const char *p = data; n;) {
         size_t piece = n < PIECE ? n : PIECE;
-        if (s->hash)
-            XXH3_128bits_update(s->hash, p, piece);
+        if (s->hashed)
+            vf_hasher_add(&s->hash, p, piece);
         if (tensor)
             XXH3_64bits_update(tensor, p, piece);
         if (s->fd >= 0 && write_all(s->fd, p, piece)) {
@@ -274,21 +269,12 @@ static int put_view(stream *s, int i, vc_err *err)
 static int put_all(stream *s, vc_err *err)
 {
     s->bytes = 0;
-    if (s->hash)
-        XXH3_128bits_reset(s->hash);
+    if (s->hashed)
+        vf_hasher_plain(&s->hash);
     int rc = put(s, s->header.data, s->header.n, NULL, err);
     for (int i = 0; i < s->n && !rc; i++)
         rc = put_view(s, i, err);
     return rc;
-}
-
-static vf_key sum_of(const stream *s)
-{
-    XXH128_canonical_t c;
-    vf_key k;
-    XXH128_canonicalFromHash(&c, XXH3_128bits_digest(s->hash));
-    memcpy(k.b, c.digest, sizeof k.b);
-    return k;
 }
 
 /* Hashes the file with zeros in the seal's place and replaces the zeros by that sum. */
@@ -298,7 +284,7 @@ static int seal(stream *s, vc_err *err)
     s->fd = -1;
     int rc = put_all(s, err);
     if (!rc)
-        memcpy(at + sizeof UNSEALED - 1 - 33, vf_key_hex(hex, sum_of(s)), 32);
+        memcpy(at + sizeof UNSEALED - 1 - 33, vf_key_hex(hex, vf_hasher_end(&s->hash)), 32);
     return rc;
 }
 
@@ -359,9 +345,9 @@ int vf_safetensors_stream(const char *path, const vf_view *tensors, int n, const
     stream s = { .tensors = tensors, .n = n, .feed = feed, .sums = sums, .fd = -1 };
     int rc = order_views(&s.order, tensors, n, err);
     if (!rc && (sealed || sums)) {
-        s.hash = XXH3_createState();
+        s.hashed = true;
         s.tensor = XXH3_createState();
-        if (!s.hash || !s.tensor)
+        if (!s.tensor)
             rc = vc_no_memory(err);
     }
     if (!rc && sealed)
@@ -375,10 +361,9 @@ int vf_safetensors_stream(const char *path, const vf_view *tensors, int n, const
     if (!rc)
         rc = replace_file(path, &s, err);
     if (!rc && sums)
-        vf_sums_end(sums, s.bytes, sum_of(&s));
+        vf_sums_end(sums, s.bytes, vf_hasher_end(&s.hash));
     free(s.order);
     vc_buf_free(&s.header);
-    XXH3_freeState(s.hash);
     XXH3_freeState(s.tensor);
     return vc_context(err, rc, "%s", path);
 }

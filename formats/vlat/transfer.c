@@ -8,7 +8,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 #include "common/base/buf.h"
 #include "common/os/file.h"
@@ -41,7 +40,7 @@ typedef struct transfer {
 typedef struct worker {
     transfer *t;
     vlat_place *from, *to;
-    XXH3_state_t *hash;
+    vf_hasher hash;
     vlat_cksum sum;
     uint64_t at, most;                       /* bytes so far; of the whole file */
     bool sends;                              /* else the bytes are there and only hashed */
@@ -62,7 +61,7 @@ static int take(void *arg, const void *data, size_t n, vc_err *err)
     if (n > w->most - w->at)
         return vc_fail(err, VC_EFORMAT, "the file has more than the %" PRIu64 " bytes of the "
                        "manifest: is that copy damaged?", w->most);
-    XXH3_128bits_update(w->hash, data, n);
+    vf_hasher_add(&w->hash, data, n);
     if (!w->to->kind->near)
         vlat_cksum_add(&w->sum, data, n);
     int rc = w->sends ? w->to->kind->put(w->to, data, n, err) : 0;
@@ -84,7 +83,7 @@ static int take_up(worker *w, const vf_shard_info *s, char *coming, vc_err *err)
     uint64_t there = size > 0 ? (uint64_t)size : 0;
     if (rc || there == w->at)
         return rc;
-    XXH3_128bits_reset(w->hash);
+    vf_hasher_plain(&w->hash);
     w->sum = (vlat_cksum){ 0 };
     w->at = 0;
     if (!there)
@@ -94,16 +93,15 @@ static int take_up(worker *w, const vf_shard_info *s, char *coming, vc_err *err)
                         &again, err);
 }
 
-static bool has_hash(XXH3_state_t *state, const vf_key *want)
+static bool has_hash(vf_hasher *hash, const vf_key *want)
 {
-    XXH128_canonical_t sum;
-    XXH128_canonicalFromHash(&sum, XXH3_128bits_digest(state));
-    return !memcmp(sum.digest, want->b, sizeof want->b);
+    const vf_key sum = vf_hasher_end(hash);
+    return !memcmp(sum.b, want->b, sizeof want->b);
 }
 
-static int check_hash(const worker *w, const vf_shard_info *s, vc_err *err)
+static int check_hash(worker *w, const vf_shard_info *s, vc_err *err)
 {
-    if (w->at == w->most && has_hash(w->hash, &s->hash))
+    if (w->at == w->most && has_hash(&w->hash, &s->hash))
         return 0;
     return vc_fail(err, VC_EFORMAT, "%s/%s: %" PRIu64 " bytes came whose checksum is not that of "
                    "the manifest, of %" PRId64 " bytes: is that copy damaged?", w->from->shown,
@@ -155,7 +153,7 @@ static int bring(worker *w, int i, vc_err *err)
     w->at = 0;
     w->most = (uint64_t)s->bytes;
     w->sum = (vlat_cksum){ 0 };
-    XXH3_128bits_reset(w->hash);
+    vf_hasher_plain(&w->hash);
     do {
         vc_err e = { 0 };
         rc = attempt(w, s, w->t->coming[i], &again, &e);
@@ -193,8 +191,8 @@ static void *work(void *arg)
 {
     transfer *t = arg;
     vc_err err = { 0 };
-    worker w = { .t = t, .hash = XXH3_createState() };
-    int rc = w.hash ? vlat_place_open(&w.from, t->from, &t->limits, &err) : vc_no_memory(&err);
+    worker w = { .t = t };
+    int rc = vlat_place_open(&w.from, t->from, &t->limits, &err);
     if (!rc)
         rc = vlat_place_open(&w.to, t->to, &t->limits, &err);
     for (int i; !rc && (i = next_shard(t)) >= 0;)
@@ -203,7 +201,6 @@ static void *work(void *arg)
         fail(t, rc, &err);
     vlat_place_close(w.from);
     vlat_place_close(w.to);
-    XXH3_freeState(w.hash);
     return NULL;
 }
 
@@ -308,7 +305,7 @@ static const vf_shard_info *listed(const vf_manifest *m, const char *file)
 static int hash_only(void *arg, const void *data, size_t n, vc_err *err)
 {
     (void)err;
-    XXH3_128bits_update(arg, data, n);
+    vf_hasher_add(arg, data, n);
     return 0;
 }
 
@@ -317,14 +314,11 @@ static int hash_only(void *arg, const void *data, size_t n, vc_err *err)
 static int is_shard(transfer *t, const vf_shard_info *s, bool *same, vc_err *err)
 {
     bool again;
-    XXH3_state_t *state = XXH3_createState();
-    if (!state)
-        return vc_no_memory(err);
-    XXH3_128bits_reset(state);
+    vf_hasher hash;
+    vf_hasher_plain(&hash);
     int rc = t->target->kind->get(t->target, s->file, 0, UINT64_MAX,
-                                  &(vlat_sink){ hash_only, state }, &again, err);
-    *same = !rc && has_hash(state, &s->hash);
-    XXH3_freeState(state);
+                                  &(vlat_sink){ hash_only, &hash }, &again, err);
+    *same = !rc && has_hash(&hash, &s->hash);
     return rc;
 }
 

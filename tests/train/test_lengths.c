@@ -119,7 +119,8 @@ static void rows_of_batches(void **state)
     assert_int_equal(vtrain_data_longest(&s, 0, true), 0);
 }
 
-/* The loader allocates by the longest text; a text above it, which another's size hid, gets room. */
+/* The loader allocates by the longest text; a text above it, which another's size hid, gets
+ * room. */
 static void a_longer_text_arrives(void **state)
 {
     (void)state;
