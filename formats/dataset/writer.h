@@ -17,6 +17,8 @@
 
 #define VF_BATCH ((uint64_t)64 << 20)        /* bytes of puts after which they are committed */
 #define VF_MANIFEST_LOCK "manifest.lock"
+/* A lone writer's open shard has its number: without it 14 lines would go and 10 come (for datasets
+ * that are open so today), and each shard would take a lock, a manifest read anew and a rename. */
 enum {
     VF_NO_NUMBER = VF_MAX_SHARD + 2,         /* number of an open shard when several ranks write */
     VF_OPEN_NAME = 24                        /* room for "shard-open-00000.lmdb" and a NUL */
