@@ -26,9 +26,9 @@ function(vlt_label_at_last name label)
     "cmake_language(DEFER CALL set_property TEST ${name} APPEND PROPERTY LABELS ${label})")
 endfunction()
 
-# vlt_once(BUILD REASON NAME...): of the two builds of .ci/run, which are `plain` and `sanitized`, BUILD
-# alone runs the tests, for the reason; docs/tests.md has the rule. In the other build they have the
-# label `elsewhere`, which .ci/run leaves out, and `scripts/test --all` runs.
+# vlt_once(BUILD REASON NAME...): of the two builds of .ci/run, which are `plain` and `sanitized`,
+# BUILD alone runs the tests, for the reason; docs/tests.md has the rule. In the other build they
+# have the label `elsewhere`, which .ci/run leaves out, and `scripts/test --all` runs.
 function(vlt_once build reason)
   if(NOT build MATCHES "^(plain|sanitized)$")
     message(FATAL_ERROR "vlt_once: the build ${build} is neither plain nor sanitized")
@@ -155,8 +155,8 @@ function(vlt_not_sanitized reason)
   endforeach()
 endfunction()
 
-# vlt_starts_ranks(NAME...): the tests' commands start ranks by themselves, without the list of MPI's
-# own leaks that ranks.sh gives to the sanitizer, which does not look for leaks there.
+# vlt_starts_ranks(NAME...): the tests' commands start ranks by themselves, without the list of
+# MPI's own leaks that ranks.sh gives to the sanitizer, which does not look for leaks there.
 function(vlt_starts_ranks)
   if(VLT_SANITIZE)
     set_property(TEST ${ARGN} APPEND PROPERTY ENVIRONMENT ASAN_OPTIONS=detect_leaks=0)

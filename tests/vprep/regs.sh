@@ -11,12 +11,16 @@ ffmpeg -v error -y -i media/still-3.png -vf vflip "reg/2_tall man/b.png" || wron
 ffmpeg -v error -y -i media/still-3.png -vf hflip,vflip reg/1_man/c.png || wrong "no picture"
 echo 'a man, by hand' >reg/1_man/c.txt
 prep() { vprep "${sampling[@]}" --image_sample_size 64 "$@"; }
-weights() { vlat list "$1" --json | sed -n 's/.*"path":"\([^"]*\)".*"weight":\([0-9.]*\).*/\1 \2/p' |
-    LC_ALL=C sort; }
+weights()
+{
+    vlat list "$1" --json | sed -n 's/.*"path":"\([^"]*\)".*"weight":\([0-9.]*\).*/\1 \2/p' |
+        LC_ALL=C sort
+}
 
 # ---- five learned samples: the class's 1, 1 and 2 grow by one after the other ----
 need prep --meta media/metadata.json --reg_data_dir reg --out both
-[ "$(weights both | grep ^reg/)" = $'reg/1_man/a.png 2\nreg/1_man/c.png 1\nreg/2_tall man/b.png 2' ] ||
+of_class=$'reg/1_man/a.png 2\nreg/1_man/c.png 1\nreg/2_tall man/b.png 2'
+[ "$(weights both | grep ^reg/)" = "$of_class" ] ||
     wrong "weights: $(weights both)"
 vlat list both --json >records
 [ "$(grep -c '"held":"reg"' records)" = 3 ] || wrong "not three regularisation pictures"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # HunyuanVideo 1.5 from media to clips, from text and from pictures: vprep makes datasets with tiny
-# models' encoders, of which one reads what captions have in quotes and one sees first frames; vtrain
-# trains the models' transformers, samples from them and resumes, and vdecode makes the samples'
-# clips.
+# models' encoders, of which one reads what captions have in quotes and one sees first frames;
+# vtrain trains the models' transformers, samples from them and resumes, and vdecode makes the
+# samples' clips.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 . "$lib/vtrain.sh"
@@ -86,7 +86,8 @@ same_loras named/checkpoint-2
 # ---- the plan alone; models and data that do not fit ----
 expect 0 'flow matching' train dry "${lora[@]}" --dry_run
 absent dry
-sed 's/"use_meanflow": false/"use_meanflow": true/; s/"task_type"/"use_meanflow": true, "task_type"/' \
+mean='"use_meanflow": true'
+sed "s/\"use_meanflow\": false/$mean/; s/\"task_type\"/$mean, \"task_type\"/" \
     m/transformer/config.json >changed.json
 cp -r m/transformer steps && cp changed.json steps/config.json
 expect 1 'use_meanflow' train out "${lora[@]}" --transformer steps
@@ -144,5 +145,6 @@ refused() { # refused PATTERN DATASET MODEL
         --threads 1 --train_batch_size 1 "${lora[@]}"
     absent out
 }
-refused 'takes a first-frame image .*a was made with --train_mode normal: run vprep --train_mode i2v' \
+refused \
+    'takes a first-frame image .*a was made with --train_mode normal: run vprep --train_mode i2v' \
     a i

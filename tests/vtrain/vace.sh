@@ -138,7 +138,8 @@ expect 0 . vtrain --latents a --model two --output_dir both --boundary_type both
     --max_train_steps 2 --validation_steps 2 --num_inference_steps 3 --train_batch_size 1 \
     --threads 1
 for half in high low; do
-    [ -s both/checkpoint-2/lora_comfyui_${half}_noise.safetensors ] || wrong "no LoRA for $half noise"
+    [ -s both/checkpoint-2/lora_comfyui_${half}_noise.safetensors ] ||
+        wrong "no LoRA for $half noise"
 done
 
 # ---- the first authors' folder makes the same dataset and the same LoRA ----
