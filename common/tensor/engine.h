@@ -153,6 +153,10 @@ vt_tensor *vt_view(vt_ctx *g, vt_tensor *x, int nd, const int64_t *dim, const in
 static inline vt_tensor *vt_root(vt_tensor *t) { return t->base ? t->base : t; }
 
 bool vt_broadcasts(const vt_tensor *b, const vt_tensor *a);         /* b to a's shape */
+/* Adds scale * dy * other, summed over the axes along which b was repeated in dy's shape, to b's
+ * gradient, if b has one; other NULL is 1. */
+void vt_reduce_to(vt_ctx *g, vt_tensor *b, const vt_tensor *dy, const vt_tensor *other,
+                  float scale);
 /* Returns x if its last axis is packed, else a packed copy (recorded). */
 vt_tensor *vt_rows_packed(vt_ctx *g, vt_tensor *x);
 

@@ -3,9 +3,7 @@
 
 /* ---- sums, differences, products ---- */
 
-/* db (+)= scale * dy * other, summed over the axes along which b was repeated; other NULL is 1. */
-static void reduce_to(vt_ctx *g, vt_tensor *b, const vt_tensor *dy, const vt_tensor *other,
-                      float scale)
+void vt_reduce_to(vt_ctx *g, vt_tensor *b, const vt_tensor *dy, const vt_tensor *other, float scale)
 {
     vt_tensor *db = vt_grad(g, b);
     if (!db)
@@ -21,7 +19,7 @@ static void reduce_to(vt_ctx *g, vt_tensor *b, const vt_tensor *dy, const vt_ten
 
 static void add_grad(vt_ctx *g, const vt_node *n)
 {
-    reduce_to(g, n->in[1], n->out->grad, NULL, n->f[0]);
+    vt_reduce_to(g, n->in[1], n->out->grad, NULL, n->f[0]);
     vt_pass_grad(g, n, n->in[0]);
 }
 
@@ -33,7 +31,7 @@ static void mul_grad(vt_ctx *g, const vt_node *n)
         vt_tensor e = vt_expand(b, a);
         VT_RUN(g, mul_grad, da, dy, &e);
     }
-    reduce_to(g, b, dy, a, 1.0f);
+    vt_reduce_to(g, b, dy, a, 1.0f);
 }
 
 static vt_tensor *binary(vt_ctx *g, vt_binary how, const char *op, vt_tensor *a, vt_tensor *b)
@@ -121,37 +119,6 @@ vt_tensor *vt_relu(vt_ctx *g, vt_tensor *x) { return unary(g, VT_RELU, "relu", x
 vt_tensor *vt_sin_squared(vt_ctx *g, vt_tensor *x)
 {
     return unary(g, VT_SIN_SQUARED, "sin_squared", x);
-}
-
-/* ---- gated residual ---- */
-
-static void gated_add_grad(vt_ctx *g, const vt_node *n)
-{
-    vt_tensor *h = n->in[1], *gate = n->in[2], *dy = n->out->grad, *dh = vt_grad(g, h);
-
-    if (dh) {
-        vt_tensor e = vt_expand(gate, dy);
-        VT_RUN(g, mul_grad, dh, dy, &e);
-    }
-    reduce_to(g, gate, dy, h, 1.0f);
-    vt_pass_grad(g, n, n->in[0]);
-}
-
-vt_tensor *vt_gated_add(vt_ctx *g, vt_tensor *x, vt_tensor *h, vt_tensor *gate)
-{
-    vt_tensor *in[] = { x, h, gate };
-
-    if (!vt_ok(g, "gated_add", 3, in))
-        return NULL;
-    if (!vt_same_shape(x, h) || !vt_broadcasts(gate, x))
-        return vt_bad(g, "gated_add", "x and y must be equal, the gate broadcast", 3, in);
-    vt_tensor *y = vt_new(g, vt_result(g, x), x->nd, x->dim);
-    if (!y)
-        return NULL;
-    vt_tensor e = vt_expand(gate, x);
-    VT_RUN(g, gated_add, y, x, h, &e);
-    unsigned keep = (gate->needs_grad ? 2 : 0) | (h->needs_grad ? 4 : 0);
-    return vt_record(g, y, "gated_add", gated_add_grad, 3, in, keep, false, NULL);
 }
 
 /* ---- noise and times, without gradients ---- */

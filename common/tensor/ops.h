@@ -103,7 +103,7 @@ vt_tensor *vt_rms_norm_modulate(vt_ctx *g, vt_tensor *x, vt_tensor *w, vt_tensor
  * equals vt_rms_norm with eps^2/D. */
 vt_tensor *vt_l2_norm(vt_ctx *g, vt_tensor *x, vt_tensor *w, float eps);
 
-/* ---- modulation of two groups of tokens (op_groups.c) ---- */
+/* ---- modulation of two groups of tokens (op_norm.c) ---- */
 
 /* These serve sequences of two kinds of tokens, such as text and video, or a clean first frame and
  * noisy ones. In x [B,N,D] tokens below `split` use the first of each pair and the others the

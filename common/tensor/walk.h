@@ -22,9 +22,9 @@ typedef struct vt_walk {
 vt_walk vt_walk_of(int k, const vt_tensor *const *t, bool join);
 
 /* Copies k descriptors with their axes before the last reordered: first those along which `by` has
- * a stride (none if by is NULL), then the others. ordered[i] becomes &out[i], or NULL where t[i] is.
- * Returns the product of the first axes' sizes: rows with different indices there share no element
- * of `by`. All have one shape; `by` or t[0] may be NULL, but not both. */
+ * a stride (none if by is NULL), then the others. ordered[i] becomes &out[i], or NULL where t[i] is
+ * NULL. Returns the product of the first axes' sizes: rows with different indices there share no
+ * element of `by`. All have one shape; `by` or t[0] may be NULL, but not both. */
 int64_t vt_kept_first(const vt_tensor *by, int k, const vt_tensor *const *t, vt_tensor *out,
                       const vt_tensor **ordered);
 
