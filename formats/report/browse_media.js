@@ -96,6 +96,47 @@ function inputFigures(set, r) {
 
 /* ---- sound ---- */
 
+/* The wave that vprep put into a thumbnail, pairs of the least and the greatest value of parts of
+ * the sound's time; null: there is none, as in datasets of earlier versions. */
+function waveOf(jpeg) {
+  const s = atob(jpeg || ''), name = 'vlt wave\0', at = i => s.charCodeAt(i);
+  for (let i = 2, n; i + 4 < s.length && at(i) === 0xff && at(i + 1) !== 0xda; i += 2 + n) {
+    n = 256 * at(i + 2) + at(i + 3);
+    if (at(i + 1) !== 0xfe || !s.startsWith(name, i + 4)) continue;
+    const bytes = s.slice(i + 4 + name.length, i + 2 + n);
+    return Array.from(bytes, c => (c.charCodeAt(0) << 24 >> 24) / 127);
+  }
+  return null;
+}
+
+/* Draws the wave of a sound; a click on it plays the player from there, and a line is at its
+ * time. */
+function soundWave(wave, player, from, seconds) {
+  let path = '';
+  for (let i = 0; i + 1 < wave.length; i += 2)
+    path += `M${i / 2} ${-wave[i] - .01}h1V${-wave[i + 1] + .01}h-1z`;
+  const line = el('i', { hidden: true });
+  const box = el('div', { className: 'wave', role: 'img', 'aria-label': 'the wave of the sound' });
+  box.innerHTML = `<svg viewBox="0 -1 ${wave.length / 2} 2" preserveAspectRatio="none">` +
+    `<path d="${path}"/></svg>`;
+  box.append(line);
+  if (player.tagName !== 'AUDIO') return box;
+  box.classList.add('plays');
+  const move = () => {
+    const share = (player.currentTime - from) / seconds;
+    line.style.left = `${100 * Math.min(Math.max(share, 0), 1)}%`;
+    line.hidden = !(share > 0);
+    if (!player.paused) requestAnimationFrame(move);
+  };
+  for (const name of ['play', 'pause', 'seeked']) player.addEventListener(name, move);
+  box.addEventListener('click', e => {
+    const { left, width } = box.getBoundingClientRect();
+    player.currentTime = from + seconds * (e.clientX - left) / width;
+    player.play().catch(() => {});
+  });
+  return box;
+}
+
 /* Draws the stored latent of a sound: frames from left to right, the channels below each other. */
 function soundPicture(p) {
   const rows = p.channels * p.bins, gray = atob(p.pixels);
@@ -108,13 +149,16 @@ function soundPicture(p) {
   return picture;
 }
 
+/* When the clip begins in its source, in seconds. */
+const soundBegin = r => r.source?.fps > 0 ? (r.frames?.[0] || 0) / r.source.fps : 0;
+
 /* A player of the source's sound during the clip's frames; words where it cannot be played. */
 function soundPlayer(set, r, seconds) {
   const src = addressOf(set, r, String(r.path || ''));
   const none = el('p', { className: 'muted' }, 'The sound does not play here: the file of the ' +
     'clip is elsewhere, or the browser does not know its format.');
   if (!src) return none;
-  const from = r.source?.fps > 0 ? (r.frames?.[0] || 0) / r.source.fps : 0;
+  const from = soundBegin(r);
   const player = el('audio', { controls: true, preload: 'metadata', 'aria-label': 'sound',
     src: `${src}#t=${from.toFixed(3)},${(from + seconds).toFixed(3)}` });
   player.onerror = () => player.replaceWith(none);
@@ -126,9 +170,11 @@ async function soundFigure(set, at, s) {
   const { chunk } = set.info, r = s.record;
   if (!s.sound) return [];
   const p = (await samples(set, Math.floor(at / chunk), 'a'))[at % chunk];
-  return [el('figure', { className: 'sound' }, soundPlayer(set, r, s.sound), soundPicture(p),
+  const player = soundPlayer(set, r, s.sound), wave = waveOf(s.jpeg);
+  return [el('figure', { className: 'sound' },
+    ...wave ? [soundWave(wave, player, soundBegin(r), s.sound)] : [], player, soundPicture(p),
     el('figcaption', {}, `Sound, ${s.sound.toFixed(2)} s: the player has that of the source, ` +
-      `the picture is the stored latent, of ${count(p.frames)} frames from left to right and ` +
+      `${wave ? 'the wave is what vprep read of it, ' : ''}the picture is the stored latent, of ${count(p.frames)} frames from left to right and ` +
       `${p.channels} channels of ${p.bins} bins, each with its lowest bin at the bottom. Gray is ` +
       'the mean, black and white are 3 standard deviations from it.'))];
 }

@@ -9,6 +9,8 @@
 
 /* A sample in the pipeline. A decoded one has its first range of frames, an encoded one values;
  * each stage frees its inputs. */
+enum { PREP_WAVE = 192 };            /* columns of the wave beside a thumbnail */
+
 typedef struct prep_job {
     const vprep_item *item;          /* NULL: a validation prompt, which is not traced */
     uint32_t turn;                   /* its place in the order in which samples are put */
@@ -25,6 +27,8 @@ typedef struct prep_job {
         float *mel;                  /* [inputs,frames,bins] of the clip's sound, where it is
                                       * needed */
         int frames;
+        int8_t wave[PREP_WAVE][2];   /* with mel: the least and the greatest value of all channels
+                                      * in each of equal parts of its time, 127 = 1 */
     } sound;
     float *loss_mask;                /* [latent_f,latent_h,latent_w], where it is needed */
     vf_key key[VC_ROLES];            /* of the values that the mode stores */

@@ -43,6 +43,31 @@ int prep_job_references(const vprep *p, prep_job *j, vc_err *err)
     return rc;
 }
 
+/* Adds the wave of the sound to the thumbnail, as a comment behind the JFIF header. */
+static int add_wave(prep_job *j, vc_err *err)
+{
+    static const char name[] = "vlt wave";
+    enum { LENGTH = 2 + sizeof name + sizeof j->sound.wave, MORE = 2 + LENGTH };
+    const uint8_t head[] = { 0xff, 0xfe, LENGTH >> 8, LENGTH & 255 };
+    const uint8_t *from = j->thumb;
+    size_t at = 2;
+
+    if (j->thumb_bytes > 6 && from[2] == 0xff && from[3] == 0xe0)
+        at += 2 + (size_t)(from[4] << 8 | from[5]);
+    uint8_t *to = at < j->thumb_bytes ? malloc(j->thumb_bytes + MORE) : NULL;
+    if (!to)
+        return vc_fail(err, VC_ENOMEM, "out of memory for a thumbnail");
+    memcpy(to, from, at);
+    memcpy(to + at, head, sizeof head);
+    memcpy(to + at + sizeof head, name, sizeof name);
+    memcpy(to + at + sizeof head + sizeof name, j->sound.wave, sizeof j->sound.wave);
+    memcpy(to + at + MORE, from + at, j->thumb_bytes - at);
+    free(j->thumb);
+    j->thumb = to;
+    j->thumb_bytes += MORE;
+    return 0;
+}
+
 int prep_job_thumbnail(const vprep *p, prep_job *j, vc_err *err)
 {
     const vb_choice *c = &j->clip.choice;
@@ -57,6 +82,8 @@ int prep_job_thumbnail(const vprep *p, prep_job *j, vc_err *err)
     free(first);
     if (!rc)
         rc = media_jpeg(&j->thumb, &j->thumb_bytes, small, h, w, 85, err);
+    if (!rc && j->sound.mel)
+        rc = add_wave(j, err);
     free(small);
     return rc;
 }

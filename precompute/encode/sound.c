@@ -1,6 +1,7 @@
 /* sound.c - see sound.h */
 #include "precompute/encode/sound.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,22 +53,45 @@ static int read_span(const vprep *p, const vprep_item *it, const vprep_clip *cli
     return rc;
 }
 
-int prep_sound_read(const vprep *p, const vprep_item *it, const vprep_clip *clip, float **out,
-                    int *frames, vc_err *err)
+static int8_t eighth_bit(float x)
+{
+    return (int8_t)lrintf(127 * fminf(fmaxf(x, -1), 1));
+}
+
+/* Fills wave of x [channels,n]. */
+static void make_wave(int8_t wave[PREP_WAVE][2], const float *x, int channels, int64_t n)
+{
+    for (int at = 0; at < PREP_WAVE; at++) {
+        const int64_t from = n * at / PREP_WAVE, to = n * (at + 1) / PREP_WAVE;
+        float least = n ? x[from < n ? from : n - 1] : 0, most = least;
+        for (int c = 0; c < channels; c++)
+            for (int64_t i = from; i < to; i++) {
+                least = fminf(least, x[c * n + i]);
+                most = fmaxf(most, x[c * n + i]);
+            }
+        wave[at][0] = eighth_bit(least);
+        wave[at][1] = eighth_bit(most);
+    }
+}
+
+int prep_sound_read(const vprep *p, prep_job *j, vc_err *err)
 {
     const audio_info *a = &p->encoders.audio;
-    sound_span span = { .n = vprep_sound_samples(p, clip), .rate = a->mel.rate,
+    float **out = &j->sound.mel;
+    sound_span span = { .n = vprep_sound_samples(p, &j->clip), .rate = a->mel.rate,
                         .channels = a->inputs };
     const size_t n = (size_t)span.n, t = (size_t)mel_frames(&a->mel, span.n);
     mel_maker *spectrum = NULL;
     float *x = malloc((size_t)a->inputs * n * sizeof *x);
 
-    *frames = (int)t;
+    j->sound.frames = (int)t;
     *out = malloc((size_t)a->inputs * t * (size_t)a->mel.bins * sizeof **out);
     int rc = x && *out && t <= AUDIO_MAX_FRAMES ? 0 :
              vc_fail(err, VC_ENOMEM, "out of memory for %lld samples of sound", (long long)span.n);
     if (!rc)
-        rc = read_span(p, it, clip, &span, x, err);
+        rc = read_span(p, j->item, &j->clip, &span, x, err);
+    if (!rc)
+        make_wave(j->sound.wave, x, a->inputs, span.n);
     if (!rc)
         rc = mel_open(&spectrum, &a->mel, err);
     for (int c = 0; !rc && c < a->inputs; c++)

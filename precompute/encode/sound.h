@@ -7,10 +7,9 @@
 
 #include "precompute/encode/encode.h"
 
-/* *mel [inputs,*frames,bins], malloc'ed, of the clip's sound; NULL after a failure. Thread-safe.
- * Its errors are those of media_open, sound_read and prep_identity_check. */
-int prep_sound_read(const vprep *p, const vprep_item *it, const vprep_clip *clip, float **mel,
-                    int *frames, vc_err *err);
+/* Fills j->sound with the spectrogram and the wave of the clip's sound; mel is NULL after a
+ * failure. Thread-safe. Its errors are those of media_open, sound_read and prep_identity_check. */
+int prep_sound_read(const vprep *p, prep_job *j, vc_err *err);
 /* Opens the autoencoder of sound, and checks that it is that of vprep_identify. */
 int prep_sound_open(prep_encoder *e, vc_err *err);
 /* *bytes: the device memory that the sound of n samples takes in the autoencoder, beside the

@@ -170,6 +170,7 @@ static int take_thumb(vprep *p, prep_job *j, vc_err *err)
  * Values of the datasets of --reuse are copied. */
 static int settle_job(vprep *p, const vprep_item *it, prep_job *j, vc_err *err)
 {
+    const unsigned in_thumb = VC_ROLE_BIT(VC_ROLE_CLIP) | VC_ROLE_BIT(VC_ROLE_AUDIO);
     unsigned values = vprep_values(p, &p->list.meta.rows[it->row]);
 
     prep_job_begin(j, it);
@@ -188,7 +189,7 @@ static int settle_job(vprep *p, const vprep_item *it, prep_job *j, vc_err *err)
     }
     const vf_key *shown = vf_writer_clip_of(p->writer, it->number, it->variant);
     bool same = shown && !memcmp(shown, &j->key[VC_ROLE_CLIP], sizeof *shown);
-    j->want_thumb = p->c.thumbnails && (!same || j->need & VC_ROLE_BIT(VC_ROLE_CLIP));
+    j->want_thumb = p->c.thumbnails && (!same || j->need & in_thumb);
     if (!rc && j->want_thumb && !j->need)
         rc = take_thumb(p, j, err);
     return rc;
@@ -201,6 +202,13 @@ static void note_decoded(pipeline *l, double seconds)
     pthread_mutex_unlock(&l->lock);
 }
 
+/* Whether a job's sound is read: for its value, or for the wave in its thumbnail alone. */
+static bool wants_sound(const vprep *p, const prep_job *j)
+{
+    const unsigned values = vprep_values(p, &p->list.meta.rows[j->item->row]);
+    return (j->need | (j->want_thumb ? values : 0)) & VC_ROLE_BIT(VC_ROLE_AUDIO);
+}
+
 static int decode_job(pipeline *l, prep_job *j, vc_err *err)
 {
     const unsigned divided = VC_ROLE_BIT(VC_ROLE_VIDEO) | VC_ROLE_BIT(VC_ROLE_REACTIVE);
@@ -211,8 +219,8 @@ static int decode_job(pipeline *l, prep_job *j, vc_err *err)
     int rc = prep_frames_open(&j->pixels, l->p, j->item, &j->clip, VF_BESIDE, j->frames, err);
     if (!rc && j->need & VC_ROLE_BIT(VC_ROLE_LOSS_MASK))
         rc = vprep_loss_mask(l->p, j->item, &j->clip, &j->loss_mask, err);
-    if (!rc && j->need & VC_ROLE_BIT(VC_ROLE_AUDIO))
-        rc = prep_sound_read(l->p, j->item, &j->clip, &j->sound.mel, &j->sound.frames, err);
+    if (!rc && wants_sound(l->p, j))
+        rc = prep_sound_read(l->p, j, err);
     if (!rc && j->clip.mask.kind == MASK_FILE &&
         j->need & (VC_ROLE_BIT(VC_ROLE_MASK) | divided))
         rc = vprep_mask_file(l->p, j->item, &j->clip, err);

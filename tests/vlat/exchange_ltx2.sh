@@ -8,13 +8,14 @@ tar xf "$lib/../golden/ltx2_caches.tar" || exit 1
 # the bytes of FILE.
 tensor()
 {
-    rm -rf values && vlat export "$1" --to safetensors --out values >log.values 2>&1 ||
+    values=values.$1
+    [ -d "$values" ] || vlat export "$1" --to safetensors --out "$values" >log.values 2>&1 ||
         wrong "$1: $(cat log.values)"
     case $3 in
-    text) key=$(sed -n "$2p" values/samples.jsonl | sed 's/.*"keys": *\["\([0-9a-f]*\)".*/\1/') ;;
-    *) key=$(sed -n "$2p" values/samples.jsonl | sed "s/.*\"$3\": *\"\([0-9a-f]*\)\".*/\1/") ;;
+    text) key=$(sed -n "$2p" "$values/samples.jsonl" | sed 's/.*"keys": *\["\([0-9a-f]*\)".*/\1/') ;;
+    *) key=$(sed -n "$2p" "$values/samples.jsonl" | sed "s/.*\"$3\": *\"\([0-9a-f]*\)\".*/\1/") ;;
     esac
-    set -- "$1" "$2" "$3" "$4" values/*/"$key.safetensors"
+    set -- "$1" "$2" "$3" "$4" "$values"/*/"$key.safetensors"
     [ -s "$4" ] && tail -c "$(stat -c %s "$4")" "$5" | cmp - "$4" || wrong "$1: sample $2: $3"
 }
 # expected DATASET NAME N...: the tensors of samples 1, 2, ... are those of expected/NAME.

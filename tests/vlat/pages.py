@@ -367,6 +367,10 @@ def sounds(driver, address, scheme="file://"):
     until(lambda: state("readyState") > 0, "the player has no sound")
     holds(state("src").endswith(f"1.mp4#t={begin:.3f},{end:.3f}") or not scheme,
           f"the player plays {state('src')}, expected {begin:.3f} to {end:.3f}")
+    parts, wide = page.run("""const p = document.querySelector('dialog .wave path');
+        return [p.getAttribute('d').split('M').length - 1,
+                p.ownerSVGElement.getBoundingClientRect().width]""")
+    holds(parts == 192 and wide > 200, f"the wave has {parts} parts on {wide} pixels")
     picture = page.first("dialog .sound canvas")
     wide, high, kinds = page.run("""const c = arguments[0];
         const all = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
@@ -380,6 +384,9 @@ def sounds(driver, address, scheme="file://"):
           "the player does not play to the end of the clip")
     holds(abs(state("currentTime") - end) < 0.3,
           f"the player stops at {state('currentTime')}, the clip ends at {end}")
+    page.first("dialog .wave").click()
+    until(lambda: state("currentTime") > (begin + end) / 2 - 0.05,
+          "a click on the middle of the wave does not play from there")
     closed()
     opened("2.mp4")
     holds(not page.all("dialog .sound"), "a clip without sound has some")

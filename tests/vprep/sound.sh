@@ -50,6 +50,22 @@ for i in 0 1 2; do
     stdout_has '"audio"\|audio '
     stdout_has '^sound of 0.90 s$'
 done
+# The thumbnail of a clip with sound has its wave: of tones of full height, which a part of the time
+# (4.7 ms, two periods) reaches; the centre of six channels has a share in each of two.
+need vlat export set --to safetensors --out files
+for i in 0 1 2; do
+    thumb=files/thumbs/00000000000$i-000.jpg
+    at=$(LC_ALL=C grep -obUa 'vlt wave' $thumb | head -1 | cut -d: -f1)
+    tail -c +$((at + 10)) $thumb | head -c 384 | od -An -v -td1 -w2 >wave$i
+    ffprobe -v error $thumb 2>broken
+    [ ! -s broken ] || wrong "the thumbnail of $i: $(cat broken)"
+    height=110; [ $i != 2 ] || height=30
+    awk -v h=$height '$1 > -h || $2 < h { few++ } END { exit NR != 192 || few > 2 }' wave$i ||
+        wrong "the wave of $i: $(tr '\n' ';' <wave$i)"
+done
+for i in 3 4; do
+    ! grep -qa 'vlt wave' files/thumbs/00000000000$i-000.jpg || wrong "a wave of $i, without sound"
+done
 for i in 3 4; do                             # a clip without sound, a still
     expect 0 '' vlat show set 00000000000$i/000
     stdout_lacks audio
@@ -71,8 +87,15 @@ expect 1 "audio .*: 22 frames, the record's clip of 9 frames at 10 a second has 
 
 # ---- the same values, made in one go; other frames have other sound ----
 expect 0 '5 encoded' encode 20 one --with_audio
-values() { "$VLT_BUILD/tests/dump_dataset" "$1" | grep -v '^sample' | sort -u; }
-need diff <(values set) <(values one)        # set has older records too
+values() { "$VLT_BUILD/tests/dump_dataset" "$1" | grep -v '^sample\|^thumb' | sort -u; }
+need diff <(values set) <(values one)        # set has older records and thumbnails too
+need vlat export one --to safetensors --out one.files
+need diff -r files/thumbs one.files/thumbs
+# a thumbnail that is made where all values are there already has the wave too
+expect 0 '5 encoded' encode 20 plain --with_audio --thumbnails 0
+expect 0 '0 encoded, 5 reused' encode 20 thumbs --with_audio --reuse plain
+need vlat export thumbs --to safetensors --out thumbs.files
+need diff -r files/thumbs thumbs.files/thumbs
 
 # ---- a set without sound does not join one with sound unnoticed ----
 expect 0 '5 encoded' encode 20 bare
