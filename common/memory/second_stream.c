@@ -72,6 +72,12 @@ void vt_values_put(vt_ctx *g, void *y, vc_dtype to, const void *x, vc_dtype from
         vt_param_set(g, &t, x, from);
 }
 
+void vt_values_get(vt_ctx *g, void *y, const void *x, size_t bytes)
+{
+    if (bytes)
+        g->be->download(g->dev, y, x, bytes);
+}
+
 /* ---- a second stream ---- */
 
 int vt_second_stream_open(vt_ctx **out, vt_ctx *g, vc_err *err)

@@ -29,6 +29,9 @@ void vt_values_cast(vt_ctx *g, void *y, vc_dtype to, const void *x, vc_dtype fro
 /* y = x converted to y's type; x is host data of any alignment. Not for a second stream. */
 void vt_values_put(vt_ctx *g, void *y, vc_dtype to, const void *x, vc_dtype from, size_t n);
 
+/* Copies bytes from the device to the host's y, after the kernels that are queued. */
+void vt_values_get(vt_ctx *g, void *y, const void *x, size_t bytes);
+
 /* ---- a second stream ---- */
 
 /* Opens a context on g's device for the calls of this header; it makes no steps. One thread at a

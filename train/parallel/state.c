@@ -61,7 +61,8 @@ int vtrain_opt_open(vtrain_opt **out, vtrain_dist *d, vt_ctx *g, vt_params *p,
     *o = (vtrain_opt){ .g = g, .p = p, .how = opts->how, .average = opts->average,
                        .beta1 = opts->beta1 };
     if (d)
-        return vtrain_zero_open(&o->zero, d, g, p, o->average, opts->folder, opts->dry, err);
+        return vtrain_zero_open(&o->zero, d, g, p, &(vtrain_zero_opts){
+                                    o->average, opts->folder, opts->host, opts->dry }, err);
     return open_whole(o, opts, err);
 }
 
@@ -94,7 +95,7 @@ size_t vtrain_opt_spilled(const vtrain_opt *o)
 
 size_t vtrain_opt_hosted(const vtrain_opt *o)
 {
-    return vt_opt_host_bytes(&o->state);
+    return o->zero ? vtrain_zero_hosted(o->zero) : vt_opt_host_bytes(&o->state);
 }
 
 int vtrain_opt_check(const vtrain_opt *o, vc_err *err)

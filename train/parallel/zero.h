@@ -12,12 +12,18 @@
 
 typedef struct vtrain_zero vtrain_zero;
 
+typedef struct vtrain_zero_opts {
+    bool ema;                    /* keeps averages too, which start as the values */
+    const char *folder;          /* state and averages are in a file there, and so is what rank 0
+                                  * gathers; NULL: in memory */
+    bool host;                   /* of a device with its own memory: the state and what rank 0
+                                  * gathers of it are on the host (hosted.h), averages are not */
+    bool dry;                    /* no file is made */
+} vtrain_zero_opts;
 /* Borrows d, which is sharded, g and p. The values of p are converted to the type of d's optimiser
- * (vt_opt_convert). ema: keeps averages too, which start as the values. folder: state and averages
- * are in a file there, and so is what rank 0 gathers; NULL: in memory. dry: no file is made. Local.
- */
-int vtrain_zero_open(vtrain_zero **out, vtrain_dist *d, vt_ctx *g, vt_params *p, bool ema,
-                     const char *folder, bool dry, vc_err *err);
+ * (vt_opt_convert). Local. */
+int vtrain_zero_open(vtrain_zero **out, vtrain_dist *d, vt_ctx *g, vt_params *p,
+                     const vtrain_zero_opts *opts, vc_err *err);
 void vtrain_zero_close(vtrain_zero *z);                      /* NULL is fine */
 
 /* Global norm of the summed gradients. */
@@ -39,8 +45,10 @@ int vtrain_zero_gather_state(vtrain_zero *z, int k, vt_tensor ***to, vc_err *err
 int vtrain_zero_read(vtrain_zero *z, const vf_safetensors *file, bool averages, vc_err *err);
 /* The numbers of the run (vt_opt_run), VT_OPT_NUMBERS of them. */
 double *vtrain_zero_numbers(vtrain_zero *z);
-/* Bytes of state on this rank: in memory, and in files. */
+/* Bytes of state on this rank: in the device's memory, on the host of such a device, and in
+ * files. */
 size_t vtrain_zero_bytes(const vtrain_zero *z);
+size_t vtrain_zero_hosted(const vtrain_zero *z);
 size_t vtrain_zero_spilled(const vtrain_zero *z);
 /* The first error of the shards' file, or 0. Local. */
 int vtrain_zero_check(const vtrain_zero *z, vc_err *err);

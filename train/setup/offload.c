@@ -17,10 +17,6 @@ static int check_device(const vtrain *t, const char *where, vc_err *err)
     if (strcmp(where, "cpu"))
         return vc_fail(err, VC_EUSAGE, "--offload_optimizer %s: on a GPU the optimiser's state "
                        "goes to the host's memory, not to a disk: give cpu", where);
-    if (t->cfg.dp_shards > 1)
-        return vc_fail(err, VC_EUSAGE, "--offload_optimizer cpu: not yet on several GPUs that "
-                       "split the optimiser's state, each of which has a part of it already: leave "
-                       "it out, or give --parallel ddp");
     if (row->run && row->run->shown)
         return vc_fail(err, VC_EUSAGE, "--offload_optimizer cpu: not on a GPU with --optimizer %s, "
                        "whose weights of files and samples are computed from its state: leave it "
