@@ -10,9 +10,10 @@ OUT has all parts, as vprep and vtrain read them, unless --parts names fewer. SI
 (latent_concat), skyreels-i2v; of HunyuanVideo 1.5 hunyuan15; of LTX-Video ltx-2b, ltx-13b; of LTX-2
 ltx-2.0, ltx-2.3 (without the autoencoder of sound and the vocoder); of Wan 2.1 wan-1.3b, wan-14b
 and of its VACE wan-vace-1.3b, wan-vace-14b; of FLUX.1 flux-dev, flux-schnell; of FLUX.2
-flux2-klein-4b, flux2-klein-9b, flux2-dev; qwen is Qwen-Image, z-image is Z-Image, krea2 is Krea 2,
-chroma is Chroma; qwen-edit-toy is Qwen-Image-Edit's (Plus) with its processor; hunyuanvideo1.5-toy,
-wan-vace-toy, ltx-2-toy, z-image-toy, chroma-toy, krea2-toy, flux2-toy, flux2-dev-toy and
+flux2-klein-4b, flux2-klein-9b, flux2-dev; of Stable Diffusion 3 sd3-medium, sd3.5-medium,
+sd3.5-large; qwen is Qwen-Image, z-image is Z-Image, krea2 is Krea 2, chroma is Chroma;
+qwen-edit-toy is Qwen-Image-Edit's (Plus) with its processor; hunyuanvideo1.5-toy,
+wan-vace-toy, ltx-2-toy, z-image-toy, chroma-toy, sd3-toy, krea2-toy, flux2-toy, flux2-dev-toy and
 qwen-edit-toy are as small as a demonstration needs. Names and shapes are those of diffusers and
 transformers
 (instantiated without memory), values are uniform with a spread that keeps activations near 1. Large
@@ -124,6 +125,8 @@ def transformer(out, a, rng):
     import diffusers
     f, config = FAMILIES[SIZES[a.size][0]], dict(SIZES[a.size][1])
     config.update(zip(f["layers"], a.layers or []))
+    if "dual_attention_layers" in config:
+        config["dual_attention_layers"] = config["dual_attention_layers"][:config["num_layers"] - 1]
     if "vace_layers" in config:
         config["vace_layers"] = [i for i in config["vace_layers"] if i < config["num_layers"]]
     with torch.device("meta"):
@@ -151,7 +154,7 @@ def text_encoder(out, a, rng):
         ids = json.loads(golden_meta("qwen-edit-text")["config"])
         config.update({k: ids[k] for k in ("image_token_id", "video_token_id",
                                            "vision_start_token_id")})
-    if a.text_layers and name != "CLIPTextModel":
+    if a.text_layers and not name.startswith("CLIPTextModel"):
         text["num_hidden_layers"] = a.text_layers
     elif name in ("T5EncoderModel", "UMT5EncoderModel"):
         text["num_hidden_layers"] = 24
@@ -213,6 +216,8 @@ def tokenizer(out, a, rng):
         meta = golden_meta(name)
         (out / "tokenizer.json").write_text(meta["tokenizer"])
         config = {k: v for k, v in meta.items() if k == "chat_template"}
+        if kind == "CLIPTokenizer":
+            config["pad_token"] = "<|endoftext|>"
     (out / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": kind, **config}))
     return 0
 

@@ -60,6 +60,17 @@ SIZES = {
     "chroma-toy": ("chroma-toy", dict(
         num_layers=1, num_single_layers=2, num_attention_heads=3, attention_head_dim=32,
         joint_attention_dim=64, axes_dims_rope=(8, 12, 12), approximator_hidden_dim=64)),
+    "sd3-medium": ("sd3", dict(num_layers=24, num_attention_heads=24, caption_projection_dim=1536,
+                               pos_embed_max_size=192)),
+    "sd3.5-medium": ("sd3", dict(num_layers=24, num_attention_heads=24,
+                                 caption_projection_dim=1536, pos_embed_max_size=384,
+                                 qk_norm="rms_norm", dual_attention_layers=list(range(13)))),
+    "sd3.5-large": ("sd3", dict(num_layers=38, num_attention_heads=38, caption_projection_dim=2432,
+                                pos_embed_max_size=192, qk_norm="rms_norm")),
+    "sd3-toy": ("sd3-toy", dict(
+        num_layers=3, num_attention_heads=3, attention_head_dim=32, caption_projection_dim=96,
+        joint_attention_dim=64, pooled_projection_dim=56, pos_embed_max_size=32,
+        qk_norm="rms_norm", dual_attention_layers=[0])),
     "krea2": ("krea2", dict(num_layers=28)),
     "krea2-toy": ("krea2-toy", dict(
         num_layers=2, num_attention_heads=4, num_key_value_heads=2, attention_head_dim=32,
@@ -174,6 +185,15 @@ GEMMA3_TOY = ("Gemma3ForConditionalGeneration", dict(GEMMA3[1], text_config=dict
     vocab_size=512), image_token_index=509, boi_token_index=510, eoi_token_index=511))
 CLIP = ("CLIPTextModel", dict(hidden_size=768, intermediate_size=3072, num_attention_heads=12,
                               num_hidden_layers=12, vocab_size=49408, projection_dim=768))
+CLIP_L = ("CLIPTextModelWithProjection", dict(CLIP[1], eos_token_id=2))
+CLIP_G = ("CLIPTextModelWithProjection", dict(
+    hidden_size=1280, intermediate_size=5120, num_attention_heads=20, num_hidden_layers=32,
+    vocab_size=49408, projection_dim=1280, hidden_act="gelu", eos_token_id=2))
+
+
+def toy_clip(of, width):
+    return (of[0], dict(of[1], hidden_size=width, intermediate_size=2 * width, projection_dim=width,
+                        num_attention_heads=width // 8, num_hidden_layers=3, vocab_size=512))
 
 
 def cogvideox_vae(size):
@@ -351,6 +371,19 @@ FAMILIES["chroma"] = dict(
     tokenizer_golden="chroma-t5")
 FAMILIES["chroma-toy"] = dict(FAMILIES["chroma"], vae_config=toy_vae,
                               text={"text_encoder": T5_TOY})
+SD3_VAE = dict(scaling_factor=1.5305, shift_factor=0.0609)
+FAMILIES["sd3"] = dict(
+    FAMILIES["flux"], pipeline=lambda size: "StableDiffusion3Pipeline",
+    transformer="SD3Transformer2DModel", layers=["num_layers"],
+    vae_config=lambda size: dict(flux_vae(size), **SD3_VAE),
+    scheduler_config=lambda size: dict(shift=3.0),
+    text={"text_encoder": CLIP_L, "text_encoder_2": CLIP_G, "text_encoder_3": T5},
+    tokenizer={"tokenizer": "CLIPTokenizer", "tokenizer_2": "CLIPTokenizer",
+               "tokenizer_3": "T5Tokenizer"})
+FAMILIES["sd3-toy"] = dict(
+    FAMILIES["sd3"], vae_config=lambda size: dict(toy_vae(size), **SD3_VAE),
+    text={"text_encoder": toy_clip(CLIP_L, 24), "text_encoder_2": toy_clip(CLIP_G, 32),
+          "text_encoder_3": T5_TOY})
 FAMILIES["krea2"] = dict(
     FAMILIES["qwen-image"], pipeline=lambda size: "Krea2Pipeline",
     transformer="Krea2Transformer2DModel", text={"text_encoder": QWEN3_VL},

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # vtrain's predicted peak of memory is within 5 % of the real one for HunyuanVideo and 1.5,
-# LTX-Video, LTX-2 with and without its sound, Qwen-Image, Z-Image, Chroma, Krea 2, ERNIE-Image,
+# LTX-Video, LTX-2 with and without its sound, Qwen-Image, Z-Image, Chroma, SD3, Krea 2, ERNIE-Image,
 # FLUX.1, FLUX.2, Wan and CogVideoX, at a width of 512 and some hundred tokens: LoRA and full
 # finetune, with and without recomputation; for the built-in model on a few samples, on many, and on
 # two ranks; for LoRA's relatives; for bases in fewer bits; for a distillation to few steps and
@@ -133,6 +133,11 @@ need random_transformer chroma '{"_class_name": "ChromaTransformer2DModel", "num
     "approximator_hidden_dim": 512}'
 need random_dataset chroma.lmdb 2 1 40 40 64 512 chroma
 runs chroma chroma
+need random_transformer sd3 '{"_class_name": "SD3Transformer2DModel", "num_layers": 4,
+    "num_attention_heads": 8, "caption_projection_dim": 512, "joint_attention_dim": 512,
+    "pooled_projection_dim": 256, "qk_norm": "rms_norm", "dual_attention_layers": [0, 1]}'
+need random_dataset sd3.lmdb 2 1 40 40 64 512 sd3 256
+runs sd3 sd3
 need random_transformer krea2 '{"_class_name": "Krea2Transformer2DModel", "num_layers": 3,
     "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 1536,
     "text_hidden_dim": 128, "num_text_layers": 4, "text_num_attention_heads": 2,
