@@ -10,7 +10,7 @@ small_set media 4
 sampling+=(--image_sample_size 64)
 for m in "wan WanPipeline 4" "i2v WanImageToVideoPipeline wan-i2v" "flux FluxPipeline 16" \
     "qwen QwenImagePipeline 16" "zimage ZImagePipeline 4" "krea2 Krea2Pipeline 16" \
-    "chroma ChromaPipeline 16" \
+    "chroma ChromaPipeline 16" "sd3 StableDiffusion3Pipeline 4" \
     "flux2 Flux2KleinPipeline 16" "hunyuan HunyuanVideoPipeline 4" "hv15 HunyuanVideo15Pipeline 9" \
     "ltx LTXPipeline 8" \
     "cog CogVideoXFunControlPipeline cogvideox-control"; do
@@ -37,6 +37,9 @@ krea=$attn,attn.to_gate,ff.gate,ff.up,ff.down,text_fusion.projector,txt_in.linea
 dual=$both,ff.net.0.proj,ff.net.2,ff_context.net.0.proj,ff_context.net.2,proj_mlp,proj_out
 hv15=$both,ff.net.0.proj,ff.net.2,ff_context.net.0.proj,ff_context.net.2
 hv15+=,norm1.linear,norm1_context.linear
+attn2=attn2.to_q,attn2.to_k,attn2.to_v,attn2.to_out.0
+sd3=ff.net.0.proj,ff.net.2,ff_context.net.0.proj,ff_context.net.2
+sd3+=,norm1.linear,norm1_context.linear
 mods=norm1.linear,norm1_context.linear,norm.linear
 qwen=$both,img_mlp.net.2,txt_mlp.net.2,img_mod.1,txt_mod.1
 ffn=ffn.net.0.proj,ffn.net.2
@@ -79,6 +82,9 @@ zimage videox-fun     37 37 9,392 -
 chroma none           25 54 3,200 $both
 chroma diffusion-pipe 39 54 7,872 $dual
 chroma ai-toolkit     39 54 7,872 $dual
+sd3 none           23 50 1,472 $both
+sd3 diffusion-pipe 43 50 4,640 $both,$attn2,$sd3
+sd3 ai-toolkit     43 50 4,640 $both,$attn2,$sd3
 krea2 none           20 48 2,464 $attn
 krea2 diffsynth      48 48 7,210 -
 krea2 diffusion-pipe 43 48 5,578 $krea

@@ -200,7 +200,7 @@ static const vc_peer_row rows[] = {
     FLAG("model.vae_path", "vae"),
     FLAG("model.te_name_or_path", "text_encoder"),
     FLAG("model.unet_path", "transformer"),
-    KIND("model.arch", "flux>|flux:*>|flex1>|flex1:*>|chroma>|chroma:*>|"
+    KIND("model.arch", "flux>|flux:*>|flex1>|flex1:*>|chroma>|chroma:*>|sd3>|sd3:*>|"
         "qwen_image>|qwen_image:*>|qwen_image_edit>|qwen_image_edit:*>|"
         "qwen_image_edit_plus>|qwen_image_edit_plus:*>|zimage>|zimage:*>|wan21>|wan21:*>|"
         "flux2>|flux2:*>|flux2_klein_4b>|flux2_klein_4b:*>|flux2_klein_9b>|flux2_klein_9b:*>|"
@@ -208,9 +208,8 @@ static const vc_peer_row rows[] = {
         "wan21_i2v>train_mode=i2v|wan21_i2v:*>train_mode=i2v|wan22_5b>|wan22_5b:*>|"
         "wan22_14b>|wan22_14b:*>|ltx2>|ltx2:*>|ltx2.3>|ltx2.3:*>|"
         "wan22_14b_i2v>train_mode=i2v|wan22_14b_i2v:*>train_mode=i2v", FAMILIES),
-    MAP("model.is_flux", "true>|false>", ""),
+    MAP("model.is_flux model.is_v3", "true>|false>", ""),
     KIND("model.is_v2", "false>", "Stable Diffusion 2 is " FAMILIES),
-    KIND("model.is_v3", "false>", "Stable Diffusion 3 is " FAMILIES),
     KIND("model.is_xl", "false>", "Stable Diffusion XL is " FAMILIES),
     KIND("model.is_lumina2", "false>", "Lumina 2 is " FAMILIES),
     KIND("model.is_pixart model.is_pixart_sigma", "false>", "PixArt is " FAMILIES),

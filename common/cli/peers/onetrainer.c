@@ -16,13 +16,13 @@
 /* A map's rows for models that read no mask. */
 #define OTHERS(value)                                                                              \
     "FLUX_DEV_1/" value ">|FLUX_2/" value ">|HUNYUAN_VIDEO/" value ">|QWEN/" value ">|Z_IMAGE/"    \
-    value ">"
+    value ">|STABLE_DIFFUSION_3*/" value ">"
 
 static const vc_peer_row rows[] = {
     KIND("training_method", "LORA>training_type=lora|FINE_TUNE>training_type=full-finetune",
         ADAPTERS),
     KIND("model_type", "CHROMA_1>|FLUX_DEV_1>|FLUX_FILL_DEV_1>|FLUX_2>|HUNYUAN_VIDEO>|QWEN>|"
-         "Z_IMAGE>", FAMILIES),
+         "Z_IMAGE>|STABLE_DIFFUSION_3>|STABLE_DIFFUSION_35>", FAMILIES),
     NOTE("__version", "every version is read alike"),
     FLAG("base_model_name", "model"),
     FLAG("transformer.model_name", "transformer"),
@@ -42,6 +42,9 @@ static const vc_peer_row rows[] = {
             "text_encoder_2.train_embedding embedding.* additional_embeddings", ENCODERS),
     FLAG("text_encoder.model_name", "text_encoder"),
     FLAG("text_encoder_2.model_name", "text_encoder_2"),
+    FLAG("text_encoder_3.model_name", "text_encoder_3"),
+    ONLY("true", "text_encoder.include text_encoder_2.include text_encoder_3.include", "write "
+         "--text_encoder_3 none to leave the T5 of Stable Diffusion 3 out"),
     FLAG("transformer.guidance_scale", "embedded_guidance"),
     MAP("vae.weight_dtype", "FLOAT_32>vae_dtype=f32|BFLOAT_16>vae_dtype=bf16|FLOAT_16>"
         "vae_dtype=f32|NONE>", "vprep's --vae_dtype is f32 or bf16"),
@@ -227,6 +230,7 @@ const vc_peer_file vc_onetrainer_file = {
                 "unmasked_probability=1??model_type=FLUX_FILL_DEV_1!!masked_training=true "
                 "unmasked_probability=0.1??masked_training=true "
                 "caption_dropout_p=0 image_dropout_p=0 video_sample_n_frames=25 "
+                "tokenizer_max_length=77??model_type=STABLE_DIFFUSION_3* "
                 "video_sample_stride=1",
     .needs = "model_type",
     .without = "model_type is missing, which means Stable Diffusion: " FAMILIES,

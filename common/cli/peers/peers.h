@@ -154,7 +154,7 @@ extern const vc_peer_file vc_aitoolkit_file, vc_fastvideo_file, vc_ltxtrainer_fi
 #define PACKED "the forms here are --transformer_dtype fp8, int8 and nf4"
 #define FAMILIES                                                                                   \
     "no family here; the families are Chroma, CogVideoX, FLUX.1, FLUX.2, HunyuanVideo, Krea 2, "   \
-    "LTX-Video, LTX-2, Qwen-Image, Wan and Z-Image"
+    "LTX-Video, LTX-2, Qwen-Image, Stable Diffusion 3, Wan and Z-Image"
 #define ADAPTERS                                                                                   \
     "the adapters are those of --adapter (lora, rslora, dora, loha, lokr), and --training_type "   \
     "full-finetune is the other way"

@@ -64,9 +64,11 @@ static const vc_peer_row rows[] = {
     BOTH("t5xxl", "model_type", "flux", "flux/*>text_encoder_2|chroma/*>text_encoder", ""),
     FLAG("t5xxl_max_token_length", "tokenizer_max_length"),
     KIND("model_type", "flux>|chroma>model_version=chroma", FAMILIES),
-    REFUSED("v2 v_parameterization v_pred_like_loss clip_g sdxl zero_terminal_snr "
+    REFUSED("v2 v_parameterization v_pred_like_loss sdxl zero_terminal_snr "
             "debiased_estimation_loss scale_v_pred_loss_like_noise_pred gemma2 qwen3 "
             "text_encoder", FAMILIES),
+    REFUSED("clip_g", "sd-scripts trains Stable Diffusion 3 by the loss of the clean picture, "
+            "which vtrain has not: give --model and --training_type lora for that of the paper"),
     NOTE("max_token_length clip_skip tokenizer_cache_dir no_half_vae lowram highvram "
          "vae_batch_size cache_latents cache_latents_to_disk cache_text_encoder_outputs "
          "cache_text_encoder_outputs_to_disk text_encoder_batch_size disable_mmap_load_safetensors "
@@ -82,8 +84,8 @@ static const vc_peer_row rows[] = {
     KIND("network_module", "networks.lora_flux>training_type=lora|networks.loha>training_type=lora "
          "adapter=loha|networks.lokr>training_type=lora adapter=lokr|lycoris.kohya>"
          "training_type=lora adapter=lycoris.kohya", "of sd-scripts' networks "
-         "networks.lora_flux, loha, lokr and LyCORIS's are here: its other models and adapters "
-         "are " FAMILIES),
+         "networks.lora_flux, loha, lokr and LyCORIS's are here, not its loss of Stable Diffusion "
+         "3, which is that of the clean picture; its other models and adapters are " FAMILIES),
     FLAG("network_dim", "rank"),
     FLAG("network_weights", "lora_checkpoint"),
     EACH("network_args", "network_args"),

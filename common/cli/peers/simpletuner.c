@@ -24,20 +24,25 @@
 static const vc_peer_row rows[] = {
     /* the model */
     KIND("model_family",
-         "flux>|flux2>|z_image>|wan>|qwen_image>|ltxvideo>|ltxvideo2>|krea2>|hunyuanvideo>",
+         "flux>|flux2>|z_image>|wan>|qwen_image>|ltxvideo>|ltxvideo2>|krea2>|hunyuanvideo>|"
+         "sd3>",
          "of SimpleTuner's families flux, flux2, z_image, wan, qwen_image, ltxvideo, ltxvideo2, "
-         "krea2 and hunyuanvideo (1.5) are here"),
+         "krea2, hunyuanvideo (1.5) and sd3 are here"),
     KIND("model_type", "lora>training_type=lora|full>training_type=full-finetune", ADAPTERS),
     UNLESS_FILE("assistant_lora_path|disable_assistant_lora=true|model_type=full|"
                 "model_family=krea2", "preset_lora_path",
                 "base|dev*|klein*|ostris*|raw|krea*|kontext*|t2v*|i2v*|ti2v*|v1*|v2*|edit*|0*|2*|"
-                "fluxbooru|libreflux", "model_flavour", "of a distilled model SimpleTuner trains "
-                "on an adapter that it downloads (ostris/zimage_turbo_training_adapter): write "
+                "fluxbooru|libreflux|medium|large", "model_flavour", "of a distilled model "
+                "SimpleTuner trains on an adapter that it downloads "
+                "(ostris/zimage_turbo_training_adapter): write "
                 "--preset_lora_path FILE, or disable_assistant_lora"),
     FLAG(NAMED, "model"),
     FLAG("pretrained_transformer_model_name_or_path", "transformer"),
     FLAG("pretrained_vae_model_name_or_path", "vae"),
     FLAG("qwen_text_encoder_model_name_or_path", "text_encoder"),
+    ONLY("unmodified", "t5_padding", "T5's states of padding stay as they are"),
+    ONLY("empty_string", "sd3_clip_uncond_behaviour sd3_t5_uncond_behaviour", "a dropped caption "
+         "has the states of the empty prompt"),
     NOTE("pretrained_transformer_subfolder", "the folder's transformer/ is found, or the file"),
     FLAG_NOTE("assistant_lora_path", "preset_lora_path", "samples keep the assistant LoRA, which "
               "SimpleTuner removes"),
@@ -152,7 +157,7 @@ static const vc_peer_row rows[] = {
     BOTH("flow_schedule_auto_shift", "model_family", "",
          "flux/true>timestep_sampling=flux_shift|flux/false>|z_image/false>|flux2/false>|"
          "wan/false>|qwen_image/false>|"
-         "ltxvideo/false>|ltxvideo2/false>|krea2/false>|hunyuanvideo/false>",
+         "ltxvideo/false>|ltxvideo2/false>|krea2/false>|hunyuanvideo/false>|sd3/false>",
          "the shift by tokens is that of flux, and other models have their own: leave it out for "
          "the model's, or write --flow_shift N"),
     BY("flow_sigmoid_scale", "flow_use_uniform_schedule", "false", "false>logit_std|true>", ""),
@@ -293,6 +298,11 @@ const vc_peer_file vc_simpletuner_file = {
         "model=black-forest-labs/FLUX.2-klein-base-4B??model_family=flux2&model_flavour=klein-4b!!"
         NAMED " "
         "model=black-forest-labs/FLUX.2-dev??model_family=flux2&model_flavour=dev!!" NAMED " "
+        "tokenizer_max_length=154??model_family=sd3 "
+        "model=stabilityai/stable-diffusion-3.5-medium??model_family=sd3!!" NAMED
+        "&model_flavour=large "
+        "model=stabilityai/stable-diffusion-3.5-large??model_family=sd3&model_flavour=large!!"
+        NAMED " "
         "model=black-forest-labs/FLUX.1-dev??model_family=flux&model_flavour=dev!!" NAMED " "
         "model=black-forest-labs/FLUX.1-Krea-dev??model_family=flux&model_flavour=krea!!" NAMED,
     .rows = rows
