@@ -35,6 +35,8 @@ typedef enum vc_sigmas {
                                           * otherwise */
     VC_SIGMAS_EVEN_EULER,                /* even for Euler's method, else none */
     VC_SIGMAS_OWN,                       /* none: the scheduler has its own */
+    VC_SIGMAS_QUANTILES,                 /* those that cut the logit-normal levels, of a deviation
+                                          * of 1.5, into parts of 1/N each, within bounds */
     VC_SIGMAS_QUADRATIC                  /* by steps that are equal at first, then grow; the model
                                           * gets them as they are, not shifted */
 } vc_sigmas;
@@ -195,8 +197,8 @@ typedef struct vc_family {
                                           * the VAE's weights */
     double norm_eps;                     /* what is added to variances in the VAE's weights before
                                           * the root, whatever the VAE's config.json has; 0: that */
-    bool statistics_last;                /* of squares: the statistics in the autoencoder's file, and
-                                          * the transformer, have the channel of a place last (row,
+    bool statistics_last;                /* of squares: the autoencoder's statistics in its file, and
+                                          * the transformer, have a place's channel last (row,
                                           * column, channel), and latents have it first */
     bool cached;                         /* other trainers keep caches of it: export, import */
 

@@ -54,8 +54,8 @@ typedef struct vtrain_config {
     char *extra_inputs;
 
     /* model */
-    char *model, *transformer, *transformer_high, *connectors, *blockwise_controlnet, *controlnet,
-         *scheduler;
+    char *model, *transformer, *transformer_high, *unconditional_transformer, *connectors,
+         *blockwise_controlnet, *controlnet, *scheduler;
     int64_t num_double_layers, num_single_layers, num_mode;       /* of a new --controlnet */
     char *controlnet_mode;
     double controlnet_conditioning_scale;     /* of samples */

@@ -38,6 +38,13 @@ typedef struct vtrain_resumed {
                                                * run began; -1: there was none */
 } vtrain_resumed;
 
+/* setup/unconditional.h: the transformer that predicts without a prompt, in samples. */
+typedef struct vtrain_unconditional {
+    struct vtrain_weights *weights;
+    vt_params *params;
+    void *dit;                                /* NULL: there is none */
+} vtrain_unconditional;
+
 /* setup/: the transformer, or two of them, and its files. */
 typedef struct vtrain_model {
     const vtrain_family *family;
@@ -54,6 +61,7 @@ typedef struct vtrain_model {
                                                * NULL: of --model */
     void *both[VTRAIN_HALVES];                /* the transformers, where two are trained */
     struct vtrain_weights *low_weights;       /* of the second of these */
+    vtrain_unconditional unconditional;
     struct vf_model *beside;                  /* vtrain_family.beside, or NULL */
     struct vtrain_controlnet *controlnet;     /* --blockwise_controlnet, --controlnet; or NULL */
     vf_key beside_files;                      /* vf_model_files of it */

@@ -341,7 +341,7 @@ const vc_foreign vc_refused_flags[] = {
             "text_encoder_4_path "
             "audio_encoder_path audio_processor_path processor_path processor_config "
             "tokenizer_1_path tokenizer_2_path tokenizer_t5xxl_path tokenizer_name "
-            "turbo_dit unconditional_dit override_dit "
+            "turbo_dit override_dit "
             "pretrained_vae_model_name_or_path pretrained_text_encoder_4_name_or_path "
             "pretrained_tokenizer_4_name_or_path pretrained_audio_model_name_or_path "
             "pretrained_avatar_model_name_or_path cn_pretrained_model_name_or_path "

@@ -11,7 +11,8 @@
 static const char *const flags[] = {
     "model", "transformer", "transformer_high", "scheduler", "vae", "text_encoder",
     "text_encoder_2", "text_encoder_3", "tokenizer", "tokenizer_2", "tokenizer_3", "image_encoder",
-    "image_processor", "connectors", "lora_checkpoint", "preset_lora_path",
+    "image_processor", "connectors", "unconditional_transformer", "lora_checkpoint",
+    "preset_lora_path",
 };
 
 /* Of diffusers' folders: model_index.json and the files in subfolders, but no file beside them,

@@ -135,20 +135,6 @@ int64_t vtrain_strata(int64_t ranks, int64_t steps)
     return 1;
 }
 
-/* The z with P(N(0,1) < z) = r, by bisection. One is needed a row, so speed does not matter. */
-static double normal_quantile(double r)
-{
-    double lo = -9, hi = 9;
-    for (int i = 0; i < 64; i++) {
-        double z = (lo + hi) / 2;
-        if (0.5 * erfc(-z * M_SQRT1_2) < r)
-            lo = z;
-        else
-            hi = z;
-    }
-    return (lo + hi) / 2;
-}
-
 /* ---- ltx-trainer's stretched levels ---- */
 
 #define STRETCH_LOW (-2.5758)                /* quantiles of the normal, as there */
@@ -194,7 +180,7 @@ static double stretched(const vtrain_objective_opts *o, double a, double r)
 static double density(const vtrain_objective_opts *o, double r)
 {
     if (o->density == VTRAIN_LOGIT_NORMAL)
-        return 1 / (1 + exp(-(o->logit_mean + o->logit_std * normal_quantile(r))));
+        return 1 / (1 + exp(-(o->logit_mean + o->logit_std * vtrain_normal_quantile(r))));
     if (o->density == VTRAIN_MODE) {
         double c = cos(M_PI / 2 * r);
         return 1 - r - o->mode_scale * (c * c - 1 + r);

@@ -3,8 +3,12 @@
 
 #include <math.h>
 
+const char *const vtrain_shift_types[] = { "exponential", "linear", "root" };
+
 double vtrain_shift_mu(const vtrain_by_tokens *b, int64_t tokens)
 {
+    if (b->type == VTRAIN_MU_ROOT)
+        return b->base + 0.5 * log((double)tokens / (double)b->base_len);
     double slope = (b->max - b->base) / (double)(b->max_len - b->base_len);
     return b->base + (double)(tokens - b->base_len) * slope;
 }
@@ -26,6 +30,20 @@ double vtrain_shift_of_steps(int64_t tokens, int steps)
 double vtrain_shifted(double a, double u)
 {
     return a * u / (1 + (a - 1) * u);
+}
+
+/* By bisection. One is needed a row, so speed does not matter. */
+double vtrain_normal_quantile(double r)
+{
+    double lo = -9, hi = 9;
+    for (int i = 0; i < 64; i++) {
+        double z = (lo + hi) / 2;
+        if (0.5 * erfc(-z * M_SQRT1_2) < r)
+            lo = z;
+        else
+            hi = z;
+    }
+    return (lo + hi) / 2;
 }
 
 double vtrain_stretched(double s, double last, double terminal)

@@ -137,6 +137,17 @@ static double own_level(const vtrain_solver_opts *o, int i)
                                       : evenly(vtrain_shifted(o->shift, end), o->steps, i);
 }
 
+#define QUANTILE_STD 1.5                      /* of Ideogram4Pipeline, as are the bounds: */
+#define LOGIT_LEAST (-7.5)                    /* of half the log SNR at most 15 and at least -18 */
+#define LOGIT_MOST 9.0
+
+static double logistic(double x) { return 1 / (1 + exp(-x)); }
+
+static double quantile(int steps, int i)
+{
+    return i ? logistic(QUANTILE_STD * vtrain_normal_quantile((double)(steps - i) / steps)) : 1;
+}
+
 /* Level i of a sample before the shift. */
 static double plain_level(const vtrain_solver_opts *o, int i)
 {
@@ -148,6 +159,8 @@ static double plain_level(const vtrain_solver_opts *o, int i)
         return euler ? quadratic(o->steps, i) : own_level(o, i);
     case VC_SIGMAS_OWN:
         return own_level(o, i);
+    case VC_SIGMAS_QUANTILES:
+        return euler ? quantile(o->steps, i) : own_level(o, i);
     case VC_SIGMAS_EVEN_EULER:
         return euler ? evenly(1.0 / o->steps, o->steps, i) : own_level(o, i);
     case VC_SIGMAS_EVEN:
@@ -161,7 +174,10 @@ static double flow_sigma(const vtrain_solver_opts *o, int i)
     if (i == o->steps)
         return 0;
     double last = vtrain_shifted(o->shift, plain_level(o, o->steps - 1));
-    return vtrain_stretched(vtrain_shifted(o->shift, plain_level(o, i)), last, o->terminal);
+    double s = vtrain_stretched(vtrain_shifted(o->shift, plain_level(o, i)), last, o->terminal);
+    if (o->sigmas == VC_SIGMAS_QUANTILES && o->sampler == VTRAIN_EULER)
+        s = fmin(fmax(s, logistic(LOGIT_LEAST)), logistic(LOGIT_MOST));
+    return s;
 }
 
 /* ---- Euler ---- */

@@ -293,12 +293,21 @@ struct vtrain_family {
     /* Changes the schedule of a flow by config.json where the model's folder has no scheduler's
      * file: by_tokens, shift (flow_shift before the call), terminal. NULL: nothing is changed. */
     void (*schedule)(const cJSON *config, vtrain_scheduler *s);
+    bool own_levels;                          /* the pipeline makes the levels without the
+                                               * scheduler's file, so that schedule is called where
+                                               * there is one too, unless --scheduler gives it */
+    /* The component of the pipeline that predicts without a prompt, and guides samples instead of
+     * the negative prompt ("unconditional_transformer"): a transformer of the same class. Its
+     * rows have texts of length 0 (absent_texts). NULL: there is none. */
+    const char *unconditional;
     bool posterior_mean;                      /* training reads means, not posterior draws */
     double image_dropout;                     /* default of --image_dropout_p, */
     double fun_dropout;                       /* and of data of inpaint, control and control_ref,
                                                * for VideoX-Fun's Fun models; 0: the same. Also
                                                * default of --control_dropout_p */
     double lr_full, lr_lora, guidance;
+    double guidance_end;                      /* of the last sixteenth of a sample's steps, where no
+                                               * flag or prompt gives a guidance; 0: the same */
     bool guidance_added;                      /* guidance g adds g times the two predictions'
                                                * difference to the prompt's prediction, and not to
                                                * the other one: 0 is none, not 1 */

@@ -66,8 +66,8 @@ typedef struct ideogram4 {
     model_weights w;
 } ideogram4;
 
-/* vtrain_in.made: cosines and sines of the rotations; the numbers of keys; the place of a picture
- * without noise on the time's axis. */
+/* vtrain_in.made: cosines and sines of the rotations; the numbers of keys; the time that t is
+ * subtracted from. */
 enum { COS, SIN, KEYS, CLEAN, N_MADE };
 /* The inputs of a block: the tokens that it changes, the embedding of the time, made. */
 enum { X, E, MADE, N_IN = MADE + CLEAN };
@@ -134,6 +134,16 @@ static void ideogram4_fit(const void *model, vtrain_fit *fit)
                          .heads = m->heads };
 }
 
+/* The pipeline's levels: s = sigmoid(mu + 1.5 n), where mu is half the logarithm of the pixels over
+ * 512 x 512, which have 1024 tokens. */
+static void ideogram4_schedule(const cJSON *config, vtrain_scheduler *s)
+{
+    (void)config;
+    s->shift = 0;
+    s->by_tokens = (vtrain_by_tokens){ .on = true, .type = VTRAIN_MU_ROOT, .base = 0,
+                                       .max = M_LN2, .base_len = 1024, .max_len = 4096 };
+}
+
 /* ---- prepare ---- */
 
 /* The axis of angle j of a head: rows and columns have every third one up to their sections. */
@@ -172,7 +182,7 @@ static void make_rope(vt_ctx *g, const ideogram4 *m, int64_t columns, int64_t pr
 
 static void ideogram4_prepare(vt_ctx *g, void *model, vtrain_in *in)
 {
-    static const float clean = PLACES * VTRAIN_TIMES;
+    static const float clean = VTRAIN_TIMES;
     ideogram4 *m = model;
     const vtrain_cond *text = &in->text[0];
     if (vt_failed(g) || !in->x || !text->embeds)
@@ -215,7 +225,8 @@ static vt_tensor *embed_time(vt_ctx *g, const model_weights *w, vt_tensor *t, vt
 {
     const int64_t half = width / 2;
     const float period = (float)pow(PERIOD, (double)half / (double)(half - 1));
-    vt_tensor *wave = vt_timestep(g, vt_add(g, vt_scale(g, t, -PLACES), clean), width, period);
+    vt_tensor *place = vt_scale(g, vt_add(g, vt_scale(g, t, -1), clean), PLACES);
+    vt_tensor *wave = vt_timestep(g, place, width, period);
     wave = vt_concat(g, 1, 2, (vt_tensor *[]){ vt_slice(g, wave, 1, half, width),
                                                vt_slice(g, wave, 1, 0, half) });
     wave = nn_embed_vector(g, wave, &w->time1, &w->time2, VC_F32);
@@ -275,9 +286,10 @@ const vtrain_family vtrain_ideogram4 = {
     .embed = ideogram4_embed, .head = ideogram4_head,
     .blocks = { { "layers.%d.", block_table, sizeof(nn_sandwich), N_IN, 1, block, NULL, NULL } },
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
-    .flow_shift = 1, .logit_mean = 0, .logit_std = 1.5,
+    .flow_shift = 1, .logit_mean = 0, .logit_std = 1.5, .schedule = ideogram4_schedule,
+    .own_levels = true, .unconditional = "unconditional_transformer",
     .posterior_mean = true, .bf16 = true,
-    .lr_full = 1e-5, .lr_lora = 1e-4, .guidance = 7, .inference_steps = 48,
+    .lr_full = 1e-5, .lr_lora = 1e-4, .guidance = 7, .guidance_end = 3, .inference_steps = 48,
     .batch = 1, .steps = 1000,
     .lora_targets = "to_q,to_k,to_v,to_out.0,w1,w2,w3",
 };

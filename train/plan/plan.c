@@ -316,7 +316,7 @@ static void shift_text(char *text, size_t size, const vtrain *t)
         snprintf(text, size, "%g", t->cfg.flow_shift);
     else
         snprintf(text, size, "%g to %g by tokens (%s, %g at %lld, %g at %lld)", least, most,
-                 b->type == VTRAIN_MU_LINEAR ? "linear" : "exponential", b->base,
+                 vtrain_shift_types[b->type], b->base,
                  (long long)b->base_len, b->max, (long long)b->max_len);
 }
 

@@ -52,6 +52,16 @@ static void texts_from(vtrain_text text[VTRAIN_TEXTS], const sampling *s, int pr
     }
 }
 
+/* The texts of a forward without a prompt. */
+static void no_texts(vtrain_text text[VTRAIN_TEXTS], const sampling *s)
+{
+    static int32_t none;
+    for (int i = 0; i < VTRAIN_TEXTS; i++)
+        text[i] = s->no_text[i] ? (vtrain_text){ .n = 1, .width = s->text[i].width,
+                                                 .embeds = s->no_text[i], .length = &none }
+                                : (vtrain_text){ 0 };
+}
+
 /* Writes the predictions for all prompts to s->out, by one forward or by one for each. */
 static int forward(sampling *s, vtrain *t, const vtrain_level *l, vc_err *err)
 {
@@ -68,13 +78,27 @@ static int forward(sampling *s, vtrain *t, const vtrain_level *l, vc_err *err)
         .prompt = t->cfg.controlnet && s->prompts > 1 ? prompt : NULL,
     };
     for (int i = 0; !rc && i < s->prompts; i += (int)s->dim[0]) {
-        texts_from(text, s, i);
+        if (s->unprompted && i) {
+            no_texts(text, s);
+            q.model = t->model.unconditional.dit;
+        } else {
+            texts_from(text, s, i);
+        }
         heard_ask(&s->heard, &q, i);
         vtrain_watch_forward(s->w, i / (int)s->dim[0], s->prompts / (int)s->dim[0]);
         rc = vtrain_predict(t, &q, s->out + (size_t)i * s->n, err);
         vtrain_watch_end(s->w);
     }
     return rc;
+}
+
+/* Whether step i has the guidance of the family's last steps, as its pipeline chooses it where
+ * nobody gives a guidance. */
+static bool is_end(const sampling *s, const vtrain *t, int i)
+{
+    enum { PARTS = 16 };
+    return t->model.family->guidance_end > 0 && !t->validation.own_guidance &&
+           !s->p.has_guidance && !t->cfg.guidance_schedule && i >= s->steps - s->steps / PARTS;
 }
 
 /* The weight of a guidance in step i. */
@@ -90,7 +114,8 @@ int sampling_predict(sampling *s, vtrain *t, const vtrain_level *l, int i, vc_er
     int rc = forward(s, t, l, err);
     if (rc || s->prompts < 2)
         return rc;
-    guide(s, weight_at(s, c, s->scale, i), c->guidance_rescale);
+    guide(s, is_end(s, t, i) ? t->model.family->guidance_end : weight_at(s, c, s->scale, i),
+          c->guidance_rescale);
     heard_guide(&s->heard, weight_at(s, c, s->sound_scale, i), c->guidance_rescale);
     return 0;
 }

@@ -69,9 +69,13 @@ static int make_rows(sampling *s, const vtrain *t, vc_err *err)
     for (int k = 0; !rc && k < vtrain_data_slots(t->data); k++) {
         const vtrain_embeds *row[2] = { &s->p.pos[k], &s->p.neg[k] };
         const vtrain_slot *slot = vtrain_data_slot(t->data, k);
-        rc = sampling_text(&s->text[k], row, s->prompts, slot, err);
+        const int texts = s->unprompted ? 1 : s->prompts;
+        rc = sampling_text(&s->text[k], row, texts, slot, err);
         if (!rc)
-            rc = sampling_pooled(&s->text[k], row, s->prompts, slot->pooled, err);
+            rc = sampling_pooled(&s->text[k], row, texts, slot->pooled, err);
+        if (!rc && s->unprompted && !(s->no_text[k] = calloc((size_t)s->text[k].width,
+                                                             sizeof *s->no_text[k])))
+            rc = vc_no_memory(err);
     }
     return rc;
 }
@@ -91,7 +95,8 @@ int sampling_open(sampling *s, const vtrain *t, const vtrain_fit *fit, uint32_t 
     s->scale = beside ? s->guidance + t->model.family->guidance_added : t->cfg.true_cfg_scale;
     s->sound_scale = fit->sound ? t->cfg.audio_guidance_scale : 0;
     s->prompts = fmax(s->scale, s->sound_scale) > (t->cfg.guidance_schedule ? 0 : 1) ? 2 : 1;
-    const int rows = t->validation.apart ? 1 : s->prompts;
+    s->unprompted = s->prompts > 1 && t->model.unconditional.dit;
+    const int rows = t->validation.apart || s->unprompted ? 1 : s->prompts;
     const int64_t dim[5] = { rows, vtrain_data_norm(t->data)->channels, s->p.f, s->p.h, s->p.w };
     memcpy(s->dim, dim, sizeof dim);
     s->n = (size_t)(dim[1] * dim[2] * dim[3] * dim[4]);
@@ -133,6 +138,7 @@ void sampling_free(sampling *s)
         free(s->text[i].embeds);
         free(s->text[i].length);
         free(s->text[i].pooled);
+        free(s->no_text[i]);
     }
     free(s->x);
     free(s->in);

@@ -10,6 +10,7 @@ typedef struct sampling {
     vtrain_prompt p;
     uint32_t number;             /* of the prompt */
     int prompts;                 /* 2 with classifier-free guidance, else 1 */
+    bool unprompted;             /* the second one is no prompt: the unconditional transformer's */
     int64_t dim[5];              /* of one forward, which has a row for each prompt, or for one */
     int front, copies;           /* frames that are sampled, then dropped; those of them that
                                   * conditions have too, as copies of their first frame */
@@ -26,7 +27,8 @@ typedef struct sampling {
     double *norm;                /* [tokens,2]: the sums of squares of the prompt's prediction and
                                   * of the guided one; NULL: the guided one keeps its norm */
     vtrain_solver_step *step;    /* [steps] */
-    vtrain_text text[VTRAIN_TEXTS];
+    vtrain_text text[VTRAIN_TEXTS];     /* of the prompts, or (unprompted) of the first */
+    float *no_text[VTRAIN_TEXTS];       /* a row of zeros, or NULL */
     float *cond[VC_ROLES];       /* conditions of all rows, which are equal, as the model takes
                                   * them, or NULL */
     float *first;                /* [C,h,w] the sample's clean first frame, or NULL */

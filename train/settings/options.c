@@ -226,6 +226,7 @@ static void check_files(const vtrain_config *c, vc_flags *set)
     const struct { const char *flag, *path; } paths[] = {
         { "model", c->model }, { "transformer", c->transformer }, { "scheduler", c->scheduler },
         { "transformer_high", c->transformer_high }, { "connectors", c->connectors },
+        { "unconditional_transformer", c->unconditional_transformer },
         { "lora_checkpoint", c->lora_checkpoint },
     };
     vc_err e;

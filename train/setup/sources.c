@@ -29,9 +29,10 @@ static void schedule_text(char *text, size_t size, const vtrain_config *c,
         snprintf(text, size, "betas %g to %g, SNR shift %g%s", s->beta_start, s->beta_end,
                  s->snr_shift, s->zero_snr ? ", no signal at the end" : "");
     else if (c->flow_shift == 0 && b->on)
-        snprintf(text, size, "shift by tokens, mu %g to %g at %lld to %lld%s", b->base, b->max,
+        snprintf(text, size, "shift by tokens, mu %g to %g at %lld to %lld%s%s", b->base, b->max,
                  (long long)b->base_len, (long long)b->max_len,
-                 b->type == VTRAIN_MU_EXPONENTIAL ? "" : ", linear");
+                 b->type == VTRAIN_MU_EXPONENTIAL ? "" : ", ",
+                 b->type == VTRAIN_MU_EXPONENTIAL ? "" : vtrain_shift_types[b->type]);
     else if (c->flow_shift == s->shift)
         snprintf(text, size, "shift %g", s->shift);
 }

@@ -33,7 +33,8 @@ int vtrain_predict(vtrain *t, const vtrain_question *q, float *out, vc_err *err)
     if (q->sound_dim)
         in.sound = vt_from_host(t->g, VC_F32, 5, q->sound_dim, q->sound, VC_F32);
     in.sound_length = q->sound_length;
-    vt_tensor *sound = NULL, *y = vtrain_forward(t->g, t->model.dit, &in, &sound);
+    vt_tensor *sound = NULL, *y = vtrain_forward(t->g, q->model ? q->model : t->model.dit, &in,
+                                                   &sound);
     int rc = y ? vt_to_host(t->g, y, out, err) : 0;
     if (!rc && sound && q->sound_out)
         rc = vt_to_host(t->g, sound, q->sound_out, err);

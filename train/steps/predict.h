@@ -6,6 +6,7 @@
 
 /* Inputs of a prediction, all on the host. */
 typedef struct vtrain_question {
+    void *model;                              /* of the run's family; NULL: the run's */
     const int64_t *dim;                       /* [B,C,f,h,w] */
     const float *x;                           /* noisy latents of sizes dim */
     const vtrain_level *level;                /* of all rows */

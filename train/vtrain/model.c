@@ -186,7 +186,8 @@ int vtrain_open_config(vtrain *t, vc_err *err)
                                              c->model, err);
 }
 
-/* Takes the family's schedule where the model has no scheduler's file, and reports the shift. */
+/* Takes the family's schedule where the model's file is none of its levels', and reports the shift
+ * where there is no file. */
 static void default_schedule(vtrain *t)
 {
     const vtrain_by_tokens *b = &t->model.scheduler.by_tokens;
@@ -195,11 +196,11 @@ static void default_schedule(vtrain *t)
     if (t->model.family->schedule)
         t->model.family->schedule(t->model.config, &t->model.scheduler);
     if (b->on)
-        snprintf(shift, sizeof shift, "by tokens, e^%g at %lld and e^%g at %lld", b->base,
+        snprintf(shift, sizeof shift, "by tokens, e^%.4g at %lld and e^%.4g at %lld", b->base,
                  (long long)b->base_len, b->max, (long long)b->max_len);
     else
         snprintf(shift, sizeof shift, "%g", t->model.scheduler.shift);
-    if (t->model.weights && t->cfg.flow_shift == 0)
+    if (t->model.weights && t->cfg.flow_shift == 0 && !t->model.scheduler.path)
         vc_say(t->ui, "no scheduler/scheduler_config.json below --model: noise levels have the "
                "shift that %s was trained with (%s): give --scheduler or --flow_shift for another",
                vtrain_family_name(t->model.family), shift);
@@ -217,7 +218,8 @@ static int open_scheduler(vtrain *t, vc_err *err)
         vc_warn(t->ui, "no scheduler/scheduler_config.json below --model: the noise schedule has "
                 "zero terminal SNR and snr_shift_scale 1 (CogVideoX-2B needs 3): give --scheduler "
                 "if the model was trained with another");
-    if (!t->model.scheduler.path && t->model.family->objective == VTRAIN_FLOW)
+    const bool own = t->model.family->own_levels && !c->scheduler;
+    if ((own || !t->model.scheduler.path) && t->model.family->objective == VTRAIN_FLOW)
         default_schedule(t);
     return 0;
 }

@@ -99,7 +99,7 @@ static const char *const may_change[] = {
     "parallel", "dp_degree", "dp_shards", "sp", "comm_timeout", "output_dir", "checkpointing_steps",
     "checkpointing_epochs", "checkpointing_limit", "keep_best", "resume_from_checkpoint",
     "eval_steps", "eval_epochs", "eval_at_first", "validation_steps", "validation_epochs",
-    "sample_at_first",
+    "sample_at_first", "unconditional_transformer",
     "num_inference_steps", "guidance_scale", "audio_guidance_scale", "guidance_schedule",
     "guidance_power", "guidance_rescale", "validation_sampler", "report_to", "trace_dir",
     "trace_steps", "dry_run", "quiet", "log_format", NULL

@@ -34,6 +34,7 @@
 #include "train/setup/offload.h"
 #include "train/setup/sources.h"
 #include "train/setup/trained.h"
+#include "train/setup/unconditional.h"
 #include "train/steps/distill.h"
 #include "train/steps/trace.h"
 #include "train/vtrain/model.h"
@@ -296,7 +297,9 @@ static int open_run(vtrain *t, vc_flags *set, vc_err *err)
         rc = vtrain_adopt_lora(t, set, err);
     if (rc)
         return rc;
-    rc = describe_settings(t, builtin, err);
+    rc = vtrain_unconditional_open(t, err);
+    if (!rc)
+        rc = describe_settings(t, builtin, err);
     if (rc)
         return rc;
     rc = vtrain_select_trained(t, err);
@@ -360,6 +363,7 @@ static void close_run(vtrain *t)
     vtrain_groups_close(t->optim.groups);
     vtrain_dit_close(vtrain_both(t) ? t->model.both[0] : t->model.dit);
     vtrain_dit_close(t->model.both[1]);
+    vtrain_unconditional_close(t);
     vt_params_close(t->params);
     vt_close(t->g);
     vtrain_base_close(t->compared.base);

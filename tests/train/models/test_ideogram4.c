@@ -21,7 +21,7 @@ static const ref_variant variants[] = {
 static const ref_refusal bad_models[] = {
     { "{\"in_channels\":18}", "in_channels: 18 must be a multiple of 4" },
     { "{\"attention_head_dim\":12}", "attention_head_dim: 12 must be a multiple of 8" },
-    { "{\"mrope_section\":[3,4,2]}", "mrope_section: 3, 4, 2 are more than the 8 angles of a head" },
+    { "{\"mrope_section\":[3,4,2]}", "mrope_section: 3, 4, 2 are more than the 8 angles" },
     { "{\"mrope_section\":[3,2,3]}", "mrope_section: 3, 2, 3 are more than" },
     { "{\"mrope_section\":[3,2]}", "mrope_section" },
     { "{\"num_layers\":3}", "tensor \"layers.2.attention_norm1.weight\" is missing" },
