@@ -256,6 +256,23 @@ static const char llama_config[] =
     "\"head_dim\":128,\"rope_theta\":1000000000"
 static const char mistral_config[] = "{" MISTRAL "}";
 static const char mistral_comfyui_config[] = "{" MISTRAL ",\"final_norm\":false}";
+/* Of Mistral 3's decoders the one that is 3072 wide is Ministral 3's of 3 billion weights. */
+static int ministral_config(cJSON *config, const vf_model *m, vc_err *err)
+{
+    static const char rope[] =
+        "{\"rope_type\":\"yarn\",\"rope_theta\":1000000,\"factor\":16,"
+        "\"beta_fast\":32,\"beta_slow\":1,\"mscale\":1,\"mscale_all_dim\":1,"
+        "\"original_max_position_embeddings\":16384}";
+    cJSON *o = NULL;
+
+    (void)m;
+    if (cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(config, "hidden_size")) != 3072)
+        return 0;
+    int rc = vf_json_parse(&o, rope, sizeof rope - 1, err);
+    if (!rc && !cJSON_AddItemToObject(config, "rope_parameters", o))
+        rc = vc_no_memory(err);
+    return rc;
+}
 #define MERGER "multi_modal_projector.patch_merger.merging_layer.weight"
 
 /* ---- transformers, whose names their families know ---- */
@@ -448,13 +465,13 @@ const vf_layout vf_layouts[] = {
       .sizes = decoder_sizes, .beside = true },
     { .marks = { DECODER("0") "self_attn.q_proj.weight", "tekken_model" },
       .class = "mistral3", .slot = "text_encoder", .config = mistral_comfyui_config,
-      .sizes = decoder_sizes, .beside = true },
+      .sizes = decoder_sizes, .more = ministral_config, .beside = true },
     { .marks = { "language_model.model.embed_tokens.weight", MERGER },
       .class = "mistral3", .slot = "text_encoder", .config = mistral_config,
-      .sizes = mistral_sizes, .beside = true },
+      .sizes = mistral_sizes, .more = ministral_config, .beside = true },
     { .marks = { "model.language_model.embed_tokens.weight", "model." MERGER },
       .class = "mistral3", .slot = "text_encoder", .config = mistral_config,
-      .sizes = mistral_inner_sizes, .beside = true },
+      .sizes = mistral_inner_sizes, .more = ministral_config, .beside = true },
     { .marks = { DECODER("0") "self_attn.q_proj.weight", "model.embed_tokens.weight" },
       .class = "llama", .slot = "text_encoder", .config = llama_config,
       .sizes = decoder_sizes, .beside = true },

@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "formats/tensors/component.h"
+#include "precompute/text/llm_config.h"
 #include "tests/lib/ok.h"
 #include "tests/precompute/text/llm_golden.h"
 
@@ -158,6 +160,44 @@ static void comfyui_mistral(void **state)
     tf_close(&f);
 }
 
+/* Of ComfyUI's files one that is 3072 wide holds Ministral 3, whose rotations are slowed. */
+static void comfyui_ministral(void **state)
+{
+    enum { WIDTH = 3072, HEAD = 128, FEW = 8 };
+    float *zeros = calloc((size_t)HEAD * WIDTH, sizeof *zeros);
+    const uint8_t bytes[2] = { 123, 125 };
+    char path[600];
+    vc_err err = { 0 };
+
+    (void)state;
+    assert_non_null(zeros);
+    snprintf(path, sizeof path, "%s/ministral.safetensors", golden_tmp("ministral"));
+    for (int width = WIDTH; width >= WIDTH - HEAD; width -= HEAD) {
+        const int64_t few = FEW * (int64_t)width * 4, head = HEAD * (int64_t)width * 4;
+        const vf_view all[] = {
+            { "model.embed_tokens.weight", VC_F32, 2, { FEW, width }, zeros, (size_t)few },
+            { "model.layers.0.self_attn.q_proj.weight", VC_F32, 2, { HEAD, width }, zeros,
+              (size_t)head },
+            { "model.layers.0.self_attn.k_proj.weight", VC_F32, 2, { HEAD, width }, zeros,
+              (size_t)head },
+            { "model.layers.0.mlp.gate_proj.weight", VC_F32, 2, { FEW, width }, zeros,
+              (size_t)few },
+            { "tekken_model", VC_U8, 1, { sizeof bytes }, bytes, sizeof bytes },
+        };
+        cJSON *config;
+        assert_ok(vf_safetensors_write(path, all, sizeof all / sizeof *all, NULL, 0, &err), &err);
+        assert_ok(vf_component_config(&config, path, "text_encoder", "mistral3", &err), &err);
+        const cJSON *rope = cJSON_GetObjectItemCaseSensitive(config, "rope_parameters");
+        assert_true((rope != NULL) == (width == WIDTH));
+        llm_config c = { 0 };
+        const text_rule rule = { .max_length = 2048, .skip = 1 };
+        assert_ok(llm_config_read(&c, &llm_ministral3, &rule, config, &err), &err);
+        assert_int_equal(c.rope.kind, width == WIDTH ? ROPE_YARN : ROPE_DEFAULT);
+        cJSON_Delete(config);
+    }
+    free(zeros);
+}
+
 static void tensors_refused(void **state)
 {
     static const struct { const char *tensor; tf_edit *edit; int rc; const char *says; } rows[] = {
@@ -276,7 +316,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(checkpoint_forms), cmocka_unit_test(unused_layers),
-        cmocka_unit_test(comfyui_mistral),
+        cmocka_unit_test(comfyui_mistral), cmocka_unit_test(comfyui_ministral),
         cmocka_unit_test(tensors_refused), cmocka_unit_test(config_refused),
         cmocka_unit_test(older_configs),
     };
