@@ -221,6 +221,9 @@ const vc_like vc_vprep_like[] = {
 #define ZIMAGE_LINEARS "attention\\.(to_q|to_k|to_v|to_out\\.0)|feed_forward\\.w[123]"
 #define ZIMAGE_LAYERS(linears) "layers\\.[0-9]+\\.(" linears ")"
 #define KREA2_LINEARS "attn\\.(to_[qkv]|to_gate|to_out\\.0)|ff\\.(gate|up|down)"
+#define ERNIE_LAYERS \
+    "layers\\.[0-9]+\\.(self_attention\\.(to_[qkv]|to_out\\.0)|" \
+    "mlp\\.(gate_proj|up_proj|linear_fc2))"
 #define FINETRAINERS_NAMES \
     "(transformer_blocks|single_transformer_blocks).*(to_q|to_k|to_v|to_out.0)"
 #define ALL_LINEAR "all-linear"
@@ -253,6 +256,7 @@ const vc_like_of_family vc_vtrain_like_of_family[] = {
     { DIFFSYNTH, "wan2.1", "flow_shift", "5" },
     { DIFFSYNTH, "flux", "flow_shift", "3" },
     { DIFFSYNTH, "krea2", "flow_shift", "2.2255409" },
+    { DIFFSYNTH, "ernie-image", "flow_shift", "3" },
     { DIFFSYNTH, "flux2", "flow_shift", "2.2255409" },
     { DIFFSYNTH, "qwen-image", "flow_shift", "2.2255409" },
     { DIFFSYNTH, "qwen-image", "flow_terminal", "0.02" },
@@ -278,6 +282,7 @@ const vc_like_of_family vc_vtrain_like_of_family[] = {
     { DIFFUSION_PIPE, "krea2", "target_name",
       "(transformer_blocks|text_fusion\\.(layerwise|refiner)_blocks)\\.[0-9]+\\.(" KREA2_LINEARS
       ")|text_fusion\\.projector|txt_in\\.linear_[12]" },
+    { DIFFUSION_PIPE, "ernie-image", "target_name", ERNIE_LAYERS },
     { DIFFUSION_PIPE, "flux2", "target_name", FLUX2_BLOCKS },
     { AI_TOOLKIT, "wan2.1", "target_name", WAN_BLOCKS },
     { AI_TOOLKIT, "qwen-image", "target_name", QWEN_BLOCKS },
@@ -286,6 +291,7 @@ const vc_like_of_family vc_vtrain_like_of_family[] = {
     { AI_TOOLKIT, "sd3", "target_name", SD3_BLOCKS },
     { AI_TOOLKIT, "z-image", "target_name",
       ZIMAGE_LAYERS(ZIMAGE_LINEARS "|adaLN_modulation\\.0") },
+    { AI_TOOLKIT, "ernie-image", "target_name", ERNIE_LAYERS },
     { AI_TOOLKIT, "flux2", "target_name", FLUX2_BLOCKS },
     { 0 }
 };

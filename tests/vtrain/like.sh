@@ -10,7 +10,7 @@ small_set media 4
 sampling+=(--image_sample_size 64)
 for m in "wan WanPipeline 4" "i2v WanImageToVideoPipeline wan-i2v" "flux FluxPipeline 16" \
     "qwen QwenImagePipeline 16" "zimage ZImagePipeline 4" "krea2 Krea2Pipeline 16" \
-    "chroma ChromaPipeline 16" "sd3 StableDiffusion3Pipeline 4" \
+    "chroma ChromaPipeline 16" "sd3 StableDiffusion3Pipeline 4" "ernie ErnieImagePipeline 16" \
     "flux2 Flux2KleinPipeline 16" "hunyuan HunyuanVideoPipeline 4" "hv15 HunyuanVideo15Pipeline 9" \
     "ltx LTXPipeline 8" \
     "cog CogVideoXFunControlPipeline cogvideox-control"; do
@@ -44,6 +44,7 @@ mods=norm1.linear,norm1_context.linear,norm.linear
 qwen=$both,img_mlp.net.2,txt_mlp.net.2,img_mod.1,txt_mod.1
 ffn=ffn.net.0.proj,ffn.net.2
 zattn=attention.to_q,attention.to_k,attention.to_v,attention.to_out.0
+eattn=self_attention.to_q,self_attention.to_k,self_attention.to_v,self_attention.to_out.0
 klein=attn.to_qkv_mlp_proj,attn.to_out
 kleins=$both,$klein,ff.linear_in,ff.linear_out,ff_context.linear_in,ff_context.linear_out
 zall=$zattn,feed_forward.w1,feed_forward.w2,feed_forward.w3
@@ -88,6 +89,10 @@ sd3 ai-toolkit     43 50 4,640 $both,$attn2,$sd3
 krea2 none           20 48 2,464 $attn
 krea2 diffsynth      48 48 7,210 -
 krea2 diffusion-pipe 43 48 5,578 $krea
+ernie none            8 20 1,536 $eattn
+ernie diffsynth       8 20 1,536 $eattn
+ernie diffusion-pipe 14 20 2,592 $eattn,mlp.gate_proj,mlp.up_proj,mlp.linear_fc2
+ernie ai-toolkit     14 20 2,592 $eattn,mlp.gate_proj,mlp.up_proj,mlp.linear_fc2
 flux2 none            12 37 2,944 $attn,$klein
 flux2 diffsynth       28 37 6,784 $kleins
 flux2 musubi          28 37 6,784 $kleins
@@ -151,6 +156,8 @@ stdout_has 'shift 5, a table of 1000 levels, errors above 50 left out'
 need plan flux --like ai-toolkit
 stdout_has '^LoRA: rank 4, alpha 4, '
 stdout_has 'weighting logit_normal (mean 0, deviation 1), shift 1$'
+need plan ernie --like diffsynth
+stdout_has 'weighting bell.*shift 3'
 need plan qwen --like videox-fun
 stdout_has 'a table of 1000 levels, stretched to 0.02, errors'
 

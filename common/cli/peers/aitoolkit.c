@@ -204,7 +204,7 @@ static const vc_peer_row rows[] = {
         "qwen_image>|qwen_image:*>|qwen_image_edit>|qwen_image_edit:*>|"
         "qwen_image_edit_plus>|qwen_image_edit_plus:*>|zimage>|zimage:*>|wan21>|wan21:*>|"
         "flux2>|flux2:*>|flux2_klein_4b>|flux2_klein_4b:*>|flux2_klein_9b>|flux2_klein_9b:*>|"
-        "flux_kontext>|flux_kontext:*>|"
+        "flux_kontext>|flux_kontext:*>|ernie_image>|ernie_image:*>|"
         "wan21_i2v>train_mode=i2v|wan21_i2v:*>train_mode=i2v|wan22_5b>|wan22_5b:*>|"
         "wan22_14b>|wan22_14b:*>|ltx2>|ltx2:*>|ltx2.3>|ltx2.3:*>|"
         "wan22_14b_i2v>train_mode=i2v|wan22_14b_i2v:*>train_mode=i2v", FAMILIES),

@@ -21,8 +21,8 @@
 static const vc_peer_row rows[] = {
     KIND("training_method", "LORA>training_type=lora|FINE_TUNE>training_type=full-finetune",
         ADAPTERS),
-    KIND("model_type", "CHROMA_1>|FLUX_DEV_1>|FLUX_FILL_DEV_1>|FLUX_2>|HUNYUAN_VIDEO>|QWEN>|"
-         "Z_IMAGE>|STABLE_DIFFUSION_3>|STABLE_DIFFUSION_35>", FAMILIES),
+    KIND("model_type", "CHROMA_1>|ERNIE>|FLUX_DEV_1>|FLUX_FILL_DEV_1>|FLUX_2>|HUNYUAN_VIDEO>|"
+         "QWEN>|Z_IMAGE>|STABLE_DIFFUSION_3>|STABLE_DIFFUSION_35>", FAMILIES),
     NOTE("__version", "every version is read alike"),
     FLAG("base_model_name", "model"),
     FLAG("transformer.model_name", "transformer"),

@@ -25,12 +25,12 @@ static const vc_peer_row rows[] = {
     /* the model */
     KIND("model_family",
          "flux>|flux2>|z_image>|wan>|qwen_image>|ltxvideo>|ltxvideo2>|krea2>|hunyuanvideo>|"
-         "sd3>",
+         "ernie>|sd3>",
          "of SimpleTuner's families flux, flux2, z_image, wan, qwen_image, ltxvideo, ltxvideo2, "
-         "krea2, hunyuanvideo (1.5) and sd3 are here"),
+         "krea2, ernie, hunyuanvideo (1.5) and sd3 are here"),
     KIND("model_type", "lora>training_type=lora|full>training_type=full-finetune", ADAPTERS),
     UNLESS_FILE("assistant_lora_path|disable_assistant_lora=true|model_type=full|"
-                "model_family=krea2", "preset_lora_path",
+                "model_family=krea2|model_family=ernie", "preset_lora_path",
                 "base|dev*|klein*|ostris*|raw|krea*|kontext*|t2v*|i2v*|ti2v*|v1*|v2*|edit*|0*|2*|"
                 "fluxbooru|libreflux|medium|large", "model_flavour", "of a distilled model "
                 "SimpleTuner trains on an adapter that it downloads "
@@ -157,7 +157,8 @@ static const vc_peer_row rows[] = {
     BOTH("flow_schedule_auto_shift", "model_family", "",
          "flux/true>timestep_sampling=flux_shift|flux/false>|z_image/false>|flux2/false>|"
          "wan/false>|qwen_image/false>|"
-         "ltxvideo/false>|ltxvideo2/false>|krea2/false>|hunyuanvideo/false>|sd3/false>",
+         "ltxvideo/false>|ltxvideo2/false>|krea2/false>|ernie/false>|hunyuanvideo/false>|"
+         "sd3/false>",
          "the shift by tokens is that of flux, and other models have their own: leave it out for "
          "the model's, or write --flow_shift N"),
     BY("flow_sigmoid_scale", "flow_use_uniform_schedule", "false", "false>logit_std|true>", ""),
@@ -297,6 +298,8 @@ const vc_peer_file vc_simpletuner_file = {
         "&model_flavour=dev&model_flavour=klein-4b "
         "model=black-forest-labs/FLUX.2-klein-base-4B??model_family=flux2&model_flavour=klein-4b!!"
         NAMED " "
+        "model=baidu/ERNIE-Image??model_family=ernie!!" NAMED "&model_flavour=turbo "
+        "model=baidu/ERNIE-Image-Turbo??model_family=ernie&model_flavour=turbo!!" NAMED " "
         "model=black-forest-labs/FLUX.2-dev??model_family=flux2&model_flavour=dev!!" NAMED " "
         "tokenizer_max_length=154??model_family=sd3 "
         "model=stabilityai/stable-diffusion-3.5-medium??model_family=sd3!!" NAMED
