@@ -111,6 +111,8 @@ typedef struct vtrain_config {
     int loss_type;                            /* vtrain_loss_type */
     double loss_delta, loss_cutoff;
     bool uniform_sampling, motion_sub_loss;
+    int diffusion_forcing;                    /* none|independent|increasing */
+    int64_t diffusion_forcing_block;          /* frames that have one level together */
     double motion_sub_loss_ratio, first_frame_conditioning_p, embedded_guidance;
     bool with_audio;
     double video_loss_weight, audio_loss_weight, audio_guidance_scale;

@@ -43,7 +43,8 @@ enum {
     VC_DRAW_DROP_MODULE = 85,     /* --module_dropout, of whole modules */
     VC_DRAW_SOUND_LATENT = 86,    /* posterior noise of the sound */
     VC_DRAW_SOUND = 87,           /* noise of the sound in training */
-    VC_DRAW_SOUND_VALIDATION = 88 /* of a validation sample, as VC_DRAW_VALIDATION */
+    VC_DRAW_SOUND_VALIDATION = 88, /* of a validation sample, as VC_DRAW_VALIDATION */
+    VC_DRAW_FRAMES = 89           /* levels of single frames: train/steps/forcing.h */
 };
 
 void vc_philox(const uint32_t key[2], const uint32_t ctr[4], uint32_t out[4]);

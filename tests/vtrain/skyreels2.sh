@@ -31,6 +31,33 @@ is plain/validation/step-2/000.safetensors '"fps":"16"'
 is plain/validation/step-2/001.safetensors '"fps":"24"'
 expect 0 '2 decoded' vdecode plain --model m --format png
 
+# ---- diffusion forcing: a LoRA and a full finetune; one that stopped resumes to the same bits ----
+forced=(--diffusion_forcing increasing --first_frame_conditioning_p 0.3)
+for how in "lora --rank 2" full-finetune; do
+    read -ra type <<<"--training_type $how"
+    name=${type[1]}
+    expect 0 'levels of frames: increasing (--diffusion_forcing), 1 frame together' \
+        train dry "${type[@]}" "${forced[@]}" --dry_run
+    expect 0 . train "$name" "${type[@]}" "${forced[@]}" --max_train_steps 6 --caption_dropout_p 0.5
+    expect 0 . train "$name-cut" "${type[@]}" "${forced[@]}" --max_train_steps 3 \
+        --caption_dropout_p 0.5
+    expect 0 . train "$name-cut" "${type[@]}" "${forced[@]}" --max_train_steps 6 \
+        --caption_dropout_p 0.5 --resume_from_checkpoint latest
+    same "$name/checkpoint-6" "$name-cut/checkpoint-6"
+done
+holds lora/config.yaml 'diffusion_forcing: increasing$'
+for pipeline in "WanPipeline 4" "LTXPipeline 8"; do
+    read -ra made <<<"$pipeline"
+    need make_model "${made[0]}" "${made[@]}"
+    need vprep --meta media/metadata.json "${sampling[@]}" --model "${made[0]}" --out "${made[0]}.lmdb"
+    expect 0 . vtrain --latents "${made[0]}.lmdb" \
+        --model "${made[0]}" --output_dir "${made[0]}-out" "${lora[@]}" --max_train_steps 2 \
+        --diffusion_forcing independent --threads 1 --workers 1
+done
+expect 2 'diffusion_forcing: .*"sorted".*increasing' train no "${lora[@]}" \
+    --diffusion_forcing sorted
+absent no
+
 # ---- image to video: conditions, CLIP states ----
 need vprep --meta media/metadata.json "${sampling[@]}" --model i --out b --train_mode i2v
 expect 0 . vtrain --latents b --model i --output_dir pictures "${lora[@]}" --max_train_steps 1 \

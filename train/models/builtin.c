@@ -188,7 +188,8 @@ static void builtin_fit(const void *model, vtrain_fit *fit)
     const builtin *m = model;
     *fit = (vtrain_fit){ .channels = (int)m->channels, .n_texts = 1, .text_width = { m->text },
                          .mult = { 1, (int)m->patch, (int)m->patch }, .token_times = true,
-                         .guidance = m->guidance, .blocks = (int)m->layers, .heads = m->heads };
+                         .frame_times = true, .guidance = m->guidance,
+                         .blocks = (int)m->layers, .heads = m->heads };
 }
 
 /* ---- positions ---- */

@@ -15,7 +15,8 @@
 #include "train/lora/names.h"
 
 enum { VTRAIN_TEXTS = 4, VTRAIN_ROWS = 4096, VTRAIN_MADE = 16,
-       VTRAIN_CONTROL_KINDS = 64 };           /* the most kinds of conditions of a ControlNet */
+       VTRAIN_CONTROL_KINDS = 64,             /* the most kinds of conditions of a ControlNet */
+       VTRAIN_FRAMES = 4096 };                /* of a batch, where frames have own levels */
 
 /* The inputs of a forward. All tensors belong to the step in progress. */
 typedef struct vtrain_cond {
@@ -177,9 +178,10 @@ typedef enum vtrain_layout {
 } vtrain_layout;
 
 /* The timestep that diffusers' forward() of a class is given: the time of 0 to 1000, the level,
- * which is a thousandth of the time, or 1 less the level. */
+ * which is a thousandth of the time, or 1 less the level. The first is that of each token where
+ * tokens have times of their own, or (FRAMES) of each frame where frames have. */
 typedef enum vtrain_time {
-    VTRAIN_TIME_STEP, VTRAIN_TIME_LEVEL, VTRAIN_TIME_CLEAN
+    VTRAIN_TIME_STEP, VTRAIN_TIME_LEVEL, VTRAIN_TIME_CLEAN, VTRAIN_TIME_FRAMES
 } vtrain_time;
 
 /* One kind of blocks. A model has up to VTRAIN_KINDS kinds, which run one after another, unless

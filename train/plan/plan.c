@@ -528,6 +528,10 @@ static void say_training(const vtrain *t)
             "the sound's", c->video_loss_weight, c->audio_loss_weight);
     if (c->first_frame_conditioning_p > 0)
         say(t, "first frames: clean in clips with probability %g", c->first_frame_conditioning_p);
+    if (c->diffusion_forcing)
+        say(t, "levels of frames: %s (--diffusion_forcing), %lld frame%s together",
+            c->diffusion_forcing > 1 ? "increasing" : "independent",
+            (long long)c->diffusion_forcing_block, vc_s((double)c->diffusion_forcing_block));
     say_loss(t);
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/rng.h"
+#include "train/steps/forcing.h"
 #include "train/steps/step.h"
 
 /* ---- levels ---- */
@@ -36,7 +37,7 @@ static void set_level(vtrain_levels *v, int64_t row, const vtrain_level *l, bool
 static void draw_walk(vtrain_levels *v, const vtrain *t, const vtrain_micro *m, int64_t tokens)
 {
     const vtrain_batch *b = m->batch;
-    v->front = 0;
+    v->front = v->frames = 0;
     v->low = false;
     vtrain_walk_plan(&v->walk, t, tokens, NULL);      /* which the plan of the run has tried */
     for (int row = 0; row < b->rows; row++) {
@@ -57,6 +58,7 @@ void vtrain_levels_draw(vtrain_levels *v, const vtrain *t, const vtrain_micro *m
         return;
     }
     v->front = clean_frames(t, m->batch->dim[2]);
+    v->frames = vtrain_forced_frames(t, m->batch->dim[2]);
     for (int row = 0; row < m->batch->rows; row++) {
         uint32_t drawn = m->batch->first + (uint32_t)row;
         vtrain_level l = m->level < 0
@@ -66,15 +68,20 @@ void vtrain_levels_draw(vtrain_levels *v, const vtrain *t, const vtrain_micro *m
         bool clean = v->front && vc_train_unit(m->seed, 0, drawn, (uint32_t)m->number,
                                                VC_DRAW_FIRST_FRAME) <
                                      t->cfg.first_frame_conditioning_p;
-        l.weight *= (float)m->batch->share * m->batch->loss_scale[row];
+        const float share = (float)m->batch->share * m->batch->loss_scale[row];
+        if (v->frames)
+            vtrain_forcing_draw(v, t, m, row, &l, share, clean);
+        l.weight *= share;
         set_level(v, row, &l, clean);
+        if (v->frames && m->level < 0)
+            v->quantile[row] = NAN;           /* the row has several */
     }
 }
 
 void vtrain_levels_set(vtrain_levels *v, const vtrain *t, int64_t rows, const vtrain_level *l,
                        bool clean)
 {
-    v->front = v->walk.n = 0;
+    v->front = v->walk.n = v->frames = 0;
     v->low = vtrain_level_low(t->objective, l);
     if (clean) {
         const vtrain_fit fit = vtrain_fit_of(t);
@@ -88,6 +95,7 @@ void vtrain_levels_dry(vtrain_levels *v, const vtrain *t, const int64_t dim[5])
 {
     memset(v, 0, sizeof *v);
     v->front = clean_frames(t, dim[2]);
+    v->frames = vtrain_forced_frames(t, dim[2]);
     v->walk.n = t->distill.steps;
 }
 
@@ -120,11 +128,22 @@ static vt_tensor *two_parts(vt_ctx *g, int nd, const int64_t *dim, int64_t n, in
     return t;
 }
 
+/* Makes the noisy latents of frames with levels s of their own: (1 - s) x + s n. */
+static vt_tensor *mix_frames(vt_ctx *g, vt_tensor *x, vt_tensor *n, const vtrain_levels *v)
+{
+    const int64_t rows = x->dim[0], patch = x->dim[2] / v->frames;
+    vt_tensor *a = vtrain_forced_tensor(g, v, rows, v->frame_sigma, patch, -1, 1);
+    vt_tensor *c = vtrain_forced_tensor(g, v, rows, v->frame_sigma, patch, 1, 0);
+    return vt_add(g, vt_mul(g, x, a), vt_mul(g, n, c));
+}
+
 /* Makes the noisy latents x_of x + n_of n; clean frames are x itself. */
 static vt_tensor *mix(vt_ctx *g, vt_tensor *x, vt_tensor *n, const vtrain_levels *v)
 {
     if (!x)
         return NULL;
+    if (v->frames)
+        return mix_frames(g, x, n, v);
     int64_t rows = x->dim[0], f = x->dim[2], front = v->front;
     vt_tensor *a = rows_of(g, rows, v->x_of), *c = rows_of(g, rows, v->n_of), *part[2];
     if (!front)
@@ -145,6 +164,8 @@ static vt_tensor *mix(vt_ctx *g, vt_tensor *x, vt_tensor *n, const vtrain_levels
 static vt_tensor *level_weight(vt_ctx *g, const vtrain_levels *v, int64_t rows, int64_t frames)
 {
     const int64_t dim[5] = { rows, 1, v->front ? frames : 1, 1, 1 };
+    if (v->frames)
+        return vtrain_forced_tensor(g, v, rows, v->frame_weight, frames / v->frames, 1, 0);
     if (!v->front)
         return vt_from_host(g, VC_F32, 5, dim, v->weight, VC_F32);
     float first[VTRAIN_ROWS], rest[VTRAIN_ROWS];
@@ -208,6 +229,28 @@ void vtrain_walk_load(const vtrain *t, vtrain_walk_times *times, int64_t rows,
     }
 }
 
+/* The times of frames, and of their tokens, of which each frame has `area`. */
+static void load_frame_times(const vtrain *t, vtrain_in *in, int64_t rows, int64_t area,
+                             const vtrain_levels *v)
+{
+    const int64_t n = rows * v->frames, dim[2] = { rows, v->frames };
+    const int64_t of_tokens[2] = { rows, v->frames * area };
+    float *time = malloc((size_t)(n + n * area) * sizeof *time), *token = time + n;
+    if (!time) {
+        vt_fail(t->g, VC_ENOMEM, "timesteps of frames: out of memory");
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        time[i] = VTRAIN_TIMES * (t->cfg.timestep_dtype
+                                  ? vc_bf16_to_f32(vc_f32_to_bf16(v->frame_sigma[i]))
+                                  : v->frame_sigma[i]);
+    for (int64_t i = 0; i < n * area; i++)
+        token[i] = time[i / area];
+    in->frame_t = vt_from_host(t->g, VC_F32, 2, dim, time, VC_F32);
+    in->token_t = vt_from_host(t->g, VC_F32, 2, of_tokens, token, VC_F32);
+    free(time);
+}
+
 void vtrain_times_load(const vtrain *t, vtrain_in *in, const int64_t dim[5],
                        const vtrain_levels *v)
 {
@@ -215,12 +258,14 @@ void vtrain_times_load(const vtrain *t, vtrain_in *in, const int64_t dim[5],
     for (int64_t i = 0; i < dim[0]; i++)
         time[i] = t->cfg.timestep_dtype ? rounded(v->t[i]) : v->t[i];
     in->t = rows_of(t->g, dim[0], time);
-    if (!v->front)
+    if (!v->front && !v->frames)
         return;
     const vtrain_fit fit = vtrain_fit_of(t);
-    if (!fit.token_times)
-        return;
     int64_t area = dim[3] / fit.mult[1] * (dim[4] / fit.mult[2]), n = dim[2] / fit.mult[0] * area;
+    if (v->frames)
+        load_frame_times(t, in, dim[0], area, v);
+    if (v->frames || !fit.token_times)
+        return;
     float first[VTRAIN_ROWS];
     for (int64_t i = 0; i < dim[0]; i++)
         first[i] = v->clean[i] ? 0 : time[i];

@@ -5,7 +5,10 @@
  * (seed, micro-batch, row) with VC_DRAW_FIRST_FRAME, keep their first latent frame clean, as
  * image-to-video models take their first frame: the frame's tokens have timestep 0, and the row's
  * loss is the mean over its other frames. A still has no other frame and is never drawn. A model
- * that takes a timestep for each token then gets vtrain_in.token_t in every batch of clips. */
+ * that takes a timestep for each token then gets vtrain_in.token_t in every batch of clips.
+ *
+ * With --diffusion_forcing each frame of a clip has a level of its own, and the model gets
+ * vtrain_in.frame_t (forcing.h). */
 #ifndef TRAIN_STEPS_NOISED_H
 #define TRAIN_STEPS_NOISED_H
 
@@ -22,6 +25,10 @@ typedef struct vtrain_levels {
     bool low;                                 /* of all rows, where two transformers are trained:
                                                * the levels are those of low noise */
     bool clean[VTRAIN_ROWS];                  /* the row's first frames have no noise */
+    int frames;                               /* of tokens in a row, each of which has a level of
+                                               * its own (forcing.h); 0: a row has one */
+    float frame_sigma[VTRAIN_FRAMES], frame_weight[VTRAIN_FRAMES];      /* [B,frames]; a frame's t
+                                               * is VTRAIN_TIMES sigma */
     int front;                                /* number of such frames in a clean row: the latent
                                                * frames of a token; 0: no row may be clean */
 } vtrain_levels;
@@ -52,7 +59,8 @@ void vtrain_noised_load(const vtrain *t, vtrain_noised *n, const vtrain_batch *b
 /* Makes the timesteps of the steps of a walk. */
 void vtrain_walk_load(const vtrain *t, vtrain_walk_times *times, int64_t rows,
                       const vtrain_walk *w);
-/* Makes in->t and, if rows may have clean frames, in->token_t for latents dim. */
+/* Makes in->t and, if rows may have clean frames or frames have levels of their own, in->token_t
+ * for latents dim; in the latter case in->frame_t too. */
 void vtrain_times_load(const vtrain *t, vtrain_in *in, const int64_t dim[5],
                        const vtrain_levels *v);
 

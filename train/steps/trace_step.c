@@ -44,8 +44,9 @@ static const vt_tensor *as_forward(vtrain *t, vt_tensor *x, vt_tensor *x0)
 /* The timesteps that diffusers' forward() is given. */
 static vt_tensor *forward_times(vtrain *t, const vtrain_in *in)
 {
-    vt_tensor *x = in->token_t ? in->token_t : in->t;
     const vtrain_time time = t->model.family->time;
+    vt_tensor *x = time == VTRAIN_TIME_FRAMES && in->frame_t ? in->frame_t
+                   : in->token_t ? in->token_t : in->t;
     const float one = 1, step = 1 / (float)VTRAIN_TIMES;
     if (time == VTRAIN_TIME_CLEAN)
         return vt_add(t->g, vt_scale(t->g, x, -step),

@@ -36,6 +36,7 @@
 #include "train/setup/trained.h"
 #include "train/setup/unconditional.h"
 #include "train/steps/distill.h"
+#include "train/steps/forcing.h"
 #include "train/steps/trace.h"
 #include "train/vtrain/model.h"
 #include "train/vtrain/resume.h"
@@ -155,6 +156,8 @@ static int open_optimiser(vtrain *t, vc_err *err)
 static int open_training(vtrain *t, vc_err *err)
 {
     int rc = vtrain_distill_open(t, err);
+    if (!rc)
+        rc = vtrain_forcing_check(t, err);
     if (rc)
         return rc;
     const vtrain_dist_opts o = {

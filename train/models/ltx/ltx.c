@@ -122,7 +122,8 @@ static void ltx_fit(const void *model, vtrain_fit *fit)
 {
     const ltx *m = model;
     *fit = (vtrain_fit){ .channels = (int)m->in_channels, .n_texts = 1, .text_width = { m->text },
-                         .mult = { 1, 1, 1 }, .token_times = true, .fps = DEFAULT_FPS,
+                         .mult = { 1, 1, 1 }, .token_times = true, .frame_times = true,
+                         .fps = DEFAULT_FPS,
                          .blocks = (int)m->layers, .heads = m->heads };
 }
 
