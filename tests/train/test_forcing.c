@@ -49,7 +49,7 @@ static void check_moments(vtrain *t, int n, const float *mean, const float *spre
     for (int i = 0; i < DRAWS; i++) {
         const vtrain_micro m = { .batch = &b, .seed = 7, .number = (uint64_t)i, .level = -1 };
         const vtrain_level l = row_level(t, &m);
-        vtrain_forcing_draw(&v, t, &m, 0, &l, 1, false);
+        vtrain_forcing_draw(&v, t, &m, 0, &l, 1, false, vtrain_noise_grows(t));
         for (int k = 0; k < n; k++) {
             const double s = (double)v.frame_sigma[k];
             assert_true(!k || v.frame_sigma[k] >= v.frame_sigma[k - 1]);

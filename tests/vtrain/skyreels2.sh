@@ -49,7 +49,8 @@ holds lora/config.yaml 'diffusion_forcing: increasing$'
 for pipeline in "WanPipeline 4" "LTXPipeline 8"; do
     read -ra made <<<"$pipeline"
     need make_model "${made[0]}" "${made[@]}"
-    need vprep --meta media/metadata.json "${sampling[@]}" --model "${made[0]}" --out "${made[0]}.lmdb"
+    need vprep --meta media/metadata.json "${sampling[@]}" --model "${made[0]}" \
+        --out "${made[0]}.lmdb"
     expect 0 . vtrain --latents "${made[0]}.lmdb" \
         --model "${made[0]}" --output_dir "${made[0]}-out" "${lora[@]}" --max_train_steps 2 \
         --diffusion_forcing independent --threads 1 --workers 1

@@ -78,12 +78,12 @@ static void draw_quantiles(double *u, int n, const vtrain *t, const vtrain_micro
 }
 
 void vtrain_forcing_draw(vtrain_levels *v, const vtrain *t, const vtrain_micro *m, int row,
-                         const vtrain_level *l, float share, bool clean)
+                         const vtrain_level *l, float share, bool clean, bool grows)
 {
     double u[VTRAIN_FRAMES];
     const int n = v->frames, each = (int)t->cfg.diffusion_forcing_block;
     const int64_t tokens = (int64_t)m->batch->tokens / m->batch->rows;
-    const bool grows = vtrain_noise_grows(t), drawn = m->level < 0;
+    const bool drawn = m->level < 0;
     const float rest = clean ? (float)n / (float)(n - 1) : 1;
     if (drawn)
         draw_quantiles(u, (n + each - 1) / each, t, m, m->batch->first + (uint32_t)row,

@@ -70,7 +70,7 @@ void vtrain_levels_draw(vtrain_levels *v, const vtrain *t, const vtrain_micro *m
                                      t->cfg.first_frame_conditioning_p;
         const float share = (float)m->batch->share * m->batch->loss_scale[row];
         if (v->frames)
-            vtrain_forcing_draw(v, t, m, row, &l, share, clean);
+            vtrain_forcing_draw(v, t, m, row, &l, share, clean, vtrain_noise_grows(t));
         l.weight *= share;
         set_level(v, row, &l, clean);
         if (v->frames && m->level < 0)
