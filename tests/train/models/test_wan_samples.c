@@ -1,7 +1,7 @@
 /* test_wan_samples.c - validation samples of Wan's models against diffusers' pipelines: with CLIP
  * states and without, between two pictures, of clips to edit (VACE) with references and without,
- * 5B's from a clean first frame, those of two
- * transformers, and of text alone by Euler's method. */
+ * 5B's from a clean first frame, those of two transformers, SkyReels V2's of text and with diffusion
+ * forcing, from a first frame too, and of text alone by Euler's method. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,6 +42,9 @@ static const struct model {
     { "wan-vace", C, 0, EDITED, UNIPC, NULL, NULL },
     { "wan-vace-plain", C, 0, EDITED, UNIPC, "wan-vace", NULL },
     { "wan-5b", C_5B, 0, 0, UNIPC "--first_frame_conditioning_p 1", NULL, NULL },
+    { "skyreels2", C, 0, 0, UNIPC, NULL, NULL },
+    { "skyreels2-rate", C, 0, 0, UNIPC, NULL, NULL },
+    { "skyreels2-first", C, 0, 0, UNIPC "--first_frame_conditioning_p 1", "skyreels2-rate", NULL },
     { "wan-euler", C, 0, 0, "", "wan",
       "{\"_class_name\":\"FlowMatchEulerDiscreteScheduler\",\"shift\":3}" },
 };
