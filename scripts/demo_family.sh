@@ -16,7 +16,8 @@ if [ ! -f "$model/model_index.json" ]; then
 fi
 # A family of videos is trained on clips, and its picture is a clip.
 frames=() length='' format=(--format png)
-if [ "$family" = ltx-2 ] || [ "$family" = hunyuanvideo1.5 ] || [ "$family" = wan-vace ]; then
+case $family in
+ltx-2 | hunyuanvideo1.5 | skyreels-v2 | wan-vace)
     frames=(--video_sample_size 256 --video_sample_n_frames 17 --video_sample_stride 1)
     length='"num_frames": 17, ' format=()
     if [ -z "$meta" ]; then
@@ -31,8 +32,8 @@ if [ "$family" = ltx-2 ] || [ "$family" = hunyuanvideo1.5 ] || [ "$family" = wan
         echo "A blue disc moves to the right." >"$meta/blue-disc.txt"
         echo "A pink square rises." >"$meta/pink-square.txt"
         echo "A lime ring on a brown ground." >"$meta/lime-ring.txt"
-    fi
-fi
+    fi ;;
+esac
 if [ -z "$meta" ]; then
     meta=$out/stills
     mkdir -p "$meta"
@@ -46,7 +47,8 @@ if [ -z "$meta" ]; then
     echo "A lime ring on a brown ground." >"$meta/lime-ring.txt"
 fi
 # A model that edits gets, for each still, a picture of the same name that the still is made from.
-pairs=() edit=
+pairs=() edit= forced=()
+[ "$family" != skyreels-v2 ] || forced=(--diffusion_forcing increasing)
 # One that edits clips gets, for each, a white shape that moves alike, and a picture of the shape.
 if [ "$family" = wan-vace ]; then
     pairs=(--train_mode vace)
@@ -86,7 +88,7 @@ echo "demo: phase 2, vtrain: $set -> $run"
 rm -rf "$run"
 "$build/vtrain" --latents "$set" --model "$model" --output_dir "$run" --training_type lora \
     --rank 4 --max_train_steps "${steps:-20}" --validation_steps "${steps:-20}" \
-    --num_inference_steps 8 "${extra[@]}"
+    --num_inference_steps 8 ${forced[@]+"${forced[@]}"} "${extra[@]}"
 
 echo "demo: pictures, vdecode"
 "$build/vdecode" "$run" --model "$model" ${format[@]+"${format[@]}"} --sheet

@@ -38,6 +38,15 @@ SIZES = {
                                       vace_layers=list(range(0, 40, 5)))),
     "wan-vace-toy": ("wan-vace-toy", dict(num_attention_heads=3, attention_head_dim=32, ffn_dim=192,
                                           num_layers=2, text_dim=64, vace_layers=[0, 1])),
+    "skyreels-v2-df-1.3b": ("skyreels-v2-df", dict(num_attention_heads=12, ffn_dim=8960,
+                                                   num_layers=30, inject_sample_info=True)),
+    "skyreels-v2-df-14b": ("skyreels-v2-df", dict(num_attention_heads=40, ffn_dim=13824,
+                                                  num_layers=40)),
+    "skyreels-v2-14b": ("skyreels-v2", dict(num_attention_heads=40, ffn_dim=13824,
+                                            num_layers=40)),
+    "skyreels-v2-toy": ("skyreels-v2-toy", dict(num_attention_heads=3, attention_head_dim=32,
+                                                ffn_dim=192, num_layers=2, text_dim=64,
+                                                inject_sample_info=True)),
     "qwen": ("qwen-image", dict(num_layers=60)),
     "qwen-edit-toy": ("qwen-edit-toy", dict(num_layers=2, num_attention_heads=3,
                                             attention_head_dim=32, joint_attention_dim=64,
@@ -289,6 +298,13 @@ FAMILIES = {
 }
 FAMILIES["wan-vace"] = dict(FAMILIES["wan2.1"], pipeline=lambda size: "WanVACEPipeline",
                             transformer="WanVACETransformer3DModel")
+FAMILIES["skyreels-v2"] = dict(
+    FAMILIES["wan2.1"], pipeline=lambda size: "SkyReelsV2Pipeline",
+    transformer="SkyReelsV2Transformer3DModel",
+    scheduler_config=lambda size: dict(flow_shift=8.0, use_flow_sigmas=True,
+                                       prediction_type="flow_prediction"))
+FAMILIES["skyreels-v2-df"] = dict(FAMILIES["skyreels-v2"],
+                                  pipeline=lambda size: "SkyReelsV2DiffusionForcingPipeline")
 FAMILIES["hunyuanvideo1.5"] = dict(
     FAMILIES["hunyuanvideo"], pipeline=lambda size: "HunyuanVideo15Pipeline",
     transformer="HunyuanVideo15Transformer3DModel", layers=["num_layers"],
@@ -395,5 +411,7 @@ FAMILIES["krea2-toy"] = dict(
     vae_config=lambda size: dict(base_dim=16, dim_mult=[1, 2, 2, 2], num_res_blocks=1))
 FAMILIES["wan-vace-toy"] = dict(FAMILIES["wan-vace"], text={"text_encoder": UMT5_TOY},
                                 vae_config=FAMILIES["krea2-toy"]["vae_config"])
+FAMILIES["skyreels-v2-toy"] = dict(FAMILIES["skyreels-v2-df"], text={"text_encoder": UMT5_TOY},
+                                   vae_config=FAMILIES["krea2-toy"]["vae_config"])
 FAMILIES["z-image-toy"] = dict(FAMILIES["z-image"], vae_config=toy_vae,
                                text={"text_encoder": QWEN3_TOY})
