@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "precompute/media/resize.h"
-#include "precompute/text/pillow.h"
+#include "precompute/pictures/pillow.h"
 
 static int least(int a, int b) { return a < b ? a : b; }
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "precompute/text/clip_vision.h"
-#include "precompute/text/image_processor.h"
+#include "precompute/pictures/image_processor.h"
 #include "precompute/text/llm.h"
 #include "precompute/text/prompt.h"
 #include "precompute/text/stack.h"

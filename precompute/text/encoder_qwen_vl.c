@@ -15,9 +15,9 @@
 #include <string.h>
 
 #include "precompute/text/llm.h"
-#include "precompute/text/pillow.h"
+#include "precompute/pictures/pillow.h"
 #include "precompute/text/prompt.h"
-#include "precompute/text/qwen_pictures.h"
+#include "precompute/pictures/qwen_pictures.h"
 #include "precompute/text/qwen_vision.h"
 
 /* The states of a picture. */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "precompute/text/clip_vision.h"
-#include "precompute/text/image_processor.h"
+#include "precompute/pictures/image_processor.h"
 
 struct vision_enc {
     clip_vision *model;

@@ -13,7 +13,7 @@
 
 #include "common/families.h"
 #include "formats/json/json.h"
-#include "precompute/text/image_processor.h"
+#include "precompute/pictures/image_processor.h"
 #include "tests/lib/ok.h"
 #include "tests/precompute/text/pictured.h"
 

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
-#include "precompute/text/qwen_pictures.h"
+#include "precompute/pictures/qwen_pictures.h"
 #include "precompute/text/qwen_vision.h"
 #include "tests/lib/ok.h"
 #include "tests/precompute/text/text_folder.h"

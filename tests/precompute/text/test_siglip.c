@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "precompute/text/clip_vision.h"
-#include "precompute/text/image_processor.h"
+#include "precompute/pictures/image_processor.h"
 #include "tests/lib/ok.h"
 #include "tests/precompute/text/text_folder.h"
 

@@ -17,10 +17,10 @@
 #include "tests/lib/ok.h"
 #include "train/models/dit.h"
 #include "train/models/flux.h"
-#include "train/models/hunyuan.h"
+#include "train/models/hunyuan/hunyuan.h"
 #include "train/lora/lora.h"
 #include "train/models/ltx/ltx.h"
-#include "train/models/wan.h"
+#include "train/models/wan/wan.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 enum { MOST = 400, RANK = 3 };

@@ -17,9 +17,9 @@
 #include "tests/lib/scaled_files.h"
 #include "tests/train/models/reference.h"
 #include "train/models/flux.h"
-#include "train/models/hunyuan.h"
+#include "train/models/hunyuan/hunyuan.h"
 #include "train/models/ltx/ltx.h"
-#include "train/models/wan.h"
+#include "train/models/wan/wan.h"
 #include "train/models/weights.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))

@@ -1,7 +1,7 @@
 /* pillow.c - see pillow.h
  *
  * Pillow resizes columns first, then rows. Each pass sums in fixed point and rounds to bytes. */
-#include "precompute/text/pillow.h"
+#include "precompute/pictures/pillow.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
  * num_frame_per_block  frames attend to those of their block and of the blocks before: diffusers'
  *                      pipelines set it for samples that are made block by block
  */
-#include "train/models/wan.h"
+#include "train/models/wan/wan.h"
 
 #define USUAL_RATE 24                         /* frames per second of a prompt that gives none */
 

@@ -1,12 +1,12 @@
 /* qwen_pictures.c - Qwen2VLImageProcessorPil: see qwen_pictures.h */
-#include "precompute/text/qwen_pictures.h"
+#include "precompute/pictures/qwen_pictures.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 #include "common/os/file.h"
 #include "formats/json/config.h"
-#include "precompute/text/pillow.h"
+#include "precompute/pictures/pillow.h"
 
 enum { MAX_CONFIG = 1 << 20, FRAMES = 2, MAX_RATIO = 200 };
 #define MAX_PIXELS 1e9

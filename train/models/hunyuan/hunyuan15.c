@@ -17,8 +17,8 @@
 #include "common/tensor/exchange.h"
 #include "formats/json/config.h"
 #include "train/models/dit.h"
-#include "train/models/hunyuan.h"
-#include "train/models/hunyuan_refiner.h"
+#include "train/models/hunyuan/hunyuan.h"
+#include "train/models/hunyuan/hunyuan_refiner.h"
 
 #define EPS 1e-6f
 #define TEXT_EPS 1e-5f                        /* of the norms around states of ByT5 and pictures */

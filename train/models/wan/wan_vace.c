@@ -14,7 +14,7 @@
 
 #include "common/nn/embeddings.h"
 #include "formats/json/config.h"
-#include "train/models/wan.h"
+#include "train/models/wan/wan.h"
 
 typedef struct vace_weights {
     wan_block_weights block;

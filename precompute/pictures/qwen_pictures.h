@@ -5,7 +5,7 @@
 #ifndef PRECOMPUTE_TEXT_QWEN_PICTURES_H
 #define PRECOMPUTE_TEXT_QWEN_PICTURES_H
 
-#include "precompute/text/image_processor.h"
+#include "precompute/pictures/image_processor.h"
 
 typedef struct qwen_pictures {
     int64_t least, most;                          /* pixels of a picture */

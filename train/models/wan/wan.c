@@ -20,7 +20,7 @@
 #include "common/nn/positions.h"
 #include "common/tensor/exchange.h"
 #include "formats/json/config.h"
-#include "train/models/wan.h"
+#include "train/models/wan/wan.h"
 
 #define IMAGE_EPS 1e-5f                       /* of the norms around the CLIP embeddings' layers */
 #define THETA 10000

@@ -1,13 +1,13 @@
 /* image_processor.c - CLIPImageProcessor, SiglipImageProcessor, and the colours of all processors:
  * see image_processor.h */
-#include "precompute/text/image_processor.h"
+#include "precompute/pictures/image_processor.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/os/file.h"
 #include "formats/json/config.h"
-#include "precompute/text/pillow.h"
+#include "precompute/pictures/pillow.h"
 
 #define FILE_NAME "preprocessor_config.json"
 enum { MAX_CONFIG = 1 << 20, MAX_SIDE = 1 << 12, BICUBIC = 3 };

@@ -3,8 +3,8 @@
  *
  * Where Tencent's own model, which musubi-tuner has too, keeps queries, keys and values apart,
  * ComfyUI has one matrix of them; in the refiner both have one. */
-#include "train/models/hunyuan.h"
-#include "train/models/hunyuan_rows.h"
+#include "train/models/hunyuan/hunyuan.h"
+#include "train/models/hunyuan/hunyuan_rows.h"
 
 const vtrain_rename hunyuan15_names[] = {
     HUNYUAN_DUAL_ROWS,

@@ -1,5 +1,5 @@
 /* wan_names.c - see wan.h */
-#include "train/models/wan.h"
+#include "train/models/wan/wan.h"
 
 #include "formats/json/config.h"
 

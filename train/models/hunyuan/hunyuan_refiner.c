@@ -1,5 +1,5 @@
 /* hunyuan_refiner.c - see hunyuan_refiner.h */
-#include "train/models/hunyuan_refiner.h"
+#include "train/models/hunyuan/hunyuan_refiner.h"
 
 #include "common/nn/embeddings.h"
 

@@ -1,6 +1,6 @@
 /* hunyuan_names.c - Tencent's names of HunyuanVideo's modules, and its files; see hunyuan.h */
-#include "train/models/hunyuan.h"
-#include "train/models/hunyuan_rows.h"
+#include "train/models/hunyuan/hunyuan.h"
+#include "train/models/hunyuan/hunyuan_rows.h"
 
 #include <stdio.h>
 

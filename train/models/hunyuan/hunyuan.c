@@ -14,8 +14,8 @@
 #include "common/nn/positions.h"
 #include "formats/json/config.h"
 #include "train/models/dit.h"
-#include "train/models/hunyuan.h"
-#include "train/models/hunyuan_refiner.h"
+#include "train/models/hunyuan/hunyuan.h"
+#include "train/models/hunyuan/hunyuan_refiner.h"
 
 #define EPS 1e-6f
 #define GUIDANCE_STEPS 1000                   /* a guidance of 1 is embedded as this timestep */
