@@ -55,7 +55,7 @@ typedef struct hunyuan15_vae {
 
 /* ---- places and channels ---- */
 
-/* Moves places into channels, in the order t, h, w, C: x [1,t,h,w,C] of t = by[0] frames ->
+/* Moves places into channels, in the order t, h, w, C (nn_fold's is C, t, h, w): x [1,t,h,w,C] of t = by[0] frames ->
  * [1,1,h/by[1],w/by[2],t*by[1]*by[2]*C]. */
 static vt_tensor *fold(vt_ctx *g, vt_tensor *x, const int by[3])
 {
@@ -231,6 +231,7 @@ static vt_tensor *attend(const nn_video *n, attention *a, vt_tensor *x)
     return vt_add(g, nn_video_pointwise(n, &a->out, y), x);
 }
 
+/* wan.c has the same order around attention within a frame, which has no state. */
 static vt_tensor *middle(const nn_video *n, coder *net, vt_tensor *x, vt_scope s)
 {
     nn_video_make_room(n, net->mid, 2, x);
@@ -467,10 +468,4 @@ static const vae_net net = {
     .encode_chunk = encode_chunk, .decode_chunk = decode_chunk,
 };
 
-static int open_hunyuan15(vae **out, const encoder_opts *o, vae_info *info, vc_err *err)
-{
-    return vae_open(out, &net, o, info, err);
-}
-
-const vae_class vae_hunyuan15 = { CLASS, open_hunyuan15, vae_close, vae_encode, vae_decode, frames,
-                                  vae_memory, vae_chunk };
+VAE_CLASS(vae_hunyuan15, CLASS, net, frames);

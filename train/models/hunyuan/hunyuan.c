@@ -44,11 +44,7 @@ static const vt_weight model_table[] = {
     { "x_embedder.proj", VT_W_CONV, offsetof(model_weights, patch),
       { D, IN, PATCH_T, PATCH, PATCH }, VT_INIT_XAVIER },
     VEC(model_weights, patch.b, "x_embedder.proj.bias", D, VT_INIT_ZERO),
-    MODEL(refiner.time1, "context_embedder.time_text_embed.timestep_embedder.linear_1", D, TIME),
-    MODEL(refiner.time2, "context_embedder.time_text_embed.timestep_embedder.linear_2", D, D),
-    MODEL(refiner.text1, "context_embedder.time_text_embed.text_embedder.linear_1", D, TEXT),
-    MODEL(refiner.text2, "context_embedder.time_text_embed.text_embedder.linear_2", D, D),
-    MODEL(text, "context_embedder.proj_in", D, TEXT),
+    HUNYUAN_REFINER_ROWS(MODEL),
     MODEL(time1, "time_text_embed.timestep_embedder.linear_1", D, TIME),
     MODEL(time2, "time_text_embed.timestep_embedder.linear_2", D, D),
     MODEL(pooled1, "time_text_embed.text_embedder.linear_1", D, POOLED),
@@ -180,13 +176,10 @@ static void hunyuan_prepare(vt_ctx *g, void *model, vtrain_in *in)
         return;
     if (!vtrain_check_pooled(g, &in->text[1], m->pooled))
         return;
-    const int64_t *dim = in->x->dim + 2;
-    const nn_axis axis[3] = { { dim[0] / m->patch_t, 0, 1, m->axis[0] / 2 },
-                              { dim[1] / m->patch, 0, 1, m->axis[1] / 2 },
-                              { dim[2] / m->patch, 0, 1, m->axis[2] / 2 } };
-    m->video = axis[0].n * axis[1].n * axis[2].n;
-    m->clean = m->condition == TOKEN_REPLACE ? axis[1].n * axis[2].n : 0;
-    nn_rope(g, axis, m->theta, in->made + COS);
+    const int64_t patch[3] = { m->patch_t, m->patch, m->patch };
+    m->video = hunyuan_rope(g, in->x, patch, m->axis, m->theta, in->made + COS);
+    if (m->condition == TOKEN_REPLACE)
+        m->clean = in->x->dim[3] / m->patch * (in->x->dim[4] / m->patch);
     in->made[KEYS] = vtrain_key_lengths(g, &in->text[0], m->video);
     in->made[TEXT_KEYS] = vtrain_key_lengths(g, &in->text[0], 0);
     if (m->condition == LATENT_CONCAT)

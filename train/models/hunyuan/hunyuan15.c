@@ -55,11 +55,7 @@ static const vt_weight model_table[] = {
     LIN(picture1, "image_embedder.linear_1", PICTURE, PICTURE),
     LIN(picture2, "image_embedder.linear_2", D, PICTURE),
     NORM(picture_norm_out, "image_embedder.norm_out", D),
-    LIN(refiner.time1, "context_embedder.time_text_embed.timestep_embedder.linear_1", D, TIME),
-    LIN(refiner.time2, "context_embedder.time_text_embed.timestep_embedder.linear_2", D, D),
-    LIN(refiner.text1, "context_embedder.time_text_embed.text_embedder.linear_1", D, TEXT),
-    LIN(refiner.text2, "context_embedder.time_text_embed.text_embedder.linear_2", D, D),
-    LIN(text, "context_embedder.proj_in", D, TEXT),
+    HUNYUAN_REFINER_ROWS(LIN),
     NORM(glyph_norm, "context_embedder_2.norm", GLYPH),
     LIN(glyph1, "context_embedder_2.linear_1", GLYPH_HIDDEN, GLYPH),
     LIN(glyph2, "context_embedder_2.linear_2", GLYPH_HIDDEN, GLYPH_HIDDEN),
@@ -233,13 +229,9 @@ static void hunyuan15_prepare(vt_ctx *g, void *model, vtrain_in *in)
     hunyuan15 *m = model;
     if (vt_failed(g) || !in->x || !in->text[PROMPT_SLOT].embeds || !in->text[GLYPH_SLOT].embeds)
         return;
-    const int64_t *dim = in->x->dim + 2;
     const int64_t seen = sees(m, in) ? in->cond[VC_ROLE_VISION]->dim[1] : 0;
-    const nn_axis axis[3] = { { dim[0] / m->patch_t, 0, 1, m->axis[0] / 2 },
-                              { dim[1] / m->patch, 0, 1, m->axis[1] / 2 },
-                              { dim[2] / m->patch, 0, 1, m->axis[2] / 2 } };
-    m->video = axis[0].n * axis[1].n * axis[2].n;
-    nn_rope(g, axis, m->theta, in->made + COS);
+    const int64_t patch[3] = { m->patch_t, m->patch, m->patch };
+    m->video = hunyuan_rope(g, in->x, patch, m->axis, m->theta, in->made + COS);
     in->made[KEYS] = make_keys(g, in, m->video + seen);
     in->made[TEXT_KEYS] = vtrain_key_lengths(g, &in->text[PROMPT_SLOT], 0);
     make_order(g, in, seen, in->made);
@@ -329,6 +321,8 @@ static void join_texts(vt_ctx *g, const void *model, vt_tensor *s[VT_BLOCK_IO])
     s[GLYPHS] = s[SEEN] = NULL;
 }
 
+/* Not shared with hunyuan.c and qwen.c, whose blocks have other inputs and the times of clean
+ * tokens: what is the same is nn_joint_block. */
 static void dual_block(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
                        vt_tensor **out)
 {

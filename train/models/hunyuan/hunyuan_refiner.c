@@ -2,6 +2,7 @@
 #include "train/models/hunyuan/hunyuan_refiner.h"
 
 #include "common/nn/embeddings.h"
+#include "common/nn/positions.h"
 
 #define EPS 1e-6f
 
@@ -49,6 +50,16 @@ vt_tensor *hunyuan_refine(vt_ctx *g, vt_tensor *x, vt_tensor *e, const hunyuan_r
     h = vt_layer_norm(g, x, w->norm2.w, w->norm2.b, EPS);
     h = vt_linear(g, vt_silu(g, vt_linear(g, h, &w->up)), &w->down);
     return vt_gated_add(g, x, h, gate[1]);
+}
+
+int64_t hunyuan_rope(vt_ctx *g, const vt_tensor *x, const int64_t patch[3], const int64_t axis[3],
+                     double theta, vt_tensor **made)
+{
+    nn_axis of[3];
+    for (int i = 0; i < 3; i++)
+        of[i] = (nn_axis){ x->dim[2 + i] / patch[i], 0, 1, axis[i] / 2 };
+    nn_rope(g, of, theta, made);
+    return of[0].n * of[1].n * of[2].n;
 }
 
 vt_tensor *hunyuan_first_frame_mask(vt_ctx *g, vt_tensor *x)
