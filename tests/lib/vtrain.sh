@@ -8,6 +8,39 @@ model=(--dit_width 32 --dit_layers 1 --dit_heads 2)
 # same_end CHECKPOINT CHECKPOINT: the optimizers' files, which hold weights and state, are equal.
 same_end() { cmp -s "$1/optimizer.safetensors" "$2/optimizer.safetensors"; }
 
+# ends_as RUN CUT STEPS COMMAND...: the command, which trains in the folder CUT, is ended at half of
+# the steps and resumes; its end is that of RUN (none: it is not compared).
+ends_as()
+{
+    local half=$(($3 / 2))
+    expect 0 . "${@:4}" --max_train_steps $half
+    expect 0 "resumes after step $half" "${@:4}" --max_train_steps "$3" \
+        --resume_from_checkpoint latest
+    [ "$1" = none ] || same_end "$1/checkpoint-$3" "$2/checkpoint-$3" ||
+        wrong "$2: a resumed run has other values"
+}
+# losses RUN: those of its steps.
+losses() { sed 's/.*"loss":\([^,]*\),.*/\1/' "$1/metrics.jsonl"; }
+# samples_differ FOLDER N WHAT: the samples from 1 to N are not that of the first prompt.
+samples_differ()
+{
+    local i
+    for ((i = 1; i <= $2; i++)); do
+        ! cmp -s "$1/000.safetensors" "$1/00$i.safetensors" ||
+            wrong "samples 0 and $i are equal, in spite of $3"
+    done
+}
+# comfy_has CHECKPOINT MODULE...: the LoRA in ComfyUI's names has these modules.
+comfy_has()
+{
+    local name
+    for name in "${@:2}"; do
+        grep -qa "\"diffusion_model.$name.lora_up.weight\"" \
+            <(head -c 40000 "$1/lora_comfyui.safetensors") ||
+            wrong "no $name in lora_comfyui.safetensors"
+    done
+}
+
 # same_loras CHECKPOINT: the LoRA's three files make the same loss of a first step on weights that
 # have them folded in, which is not the loss without. The script's `train OUT FLAGS...` runs vtrain.
 same_loras()

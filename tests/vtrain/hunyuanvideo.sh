@@ -42,17 +42,10 @@ for name in hidden_states timestep encoder_hidden_states encoder_attention_mask 
 done
 
 # ---- a LoRA, also with frozen weights in 8 bits, and a full finetune resume bit for bit ----
-again() { # again NAME FLAGS...: resumes the run with these flags
-    expect 0 . train "$1" "${@:2}" --max_train_steps 2 --checkpointing_steps 2
-    expect 0 'resumes after step 2' train "$1" "${@:2}" --max_train_steps 4 \
-        --checkpointing_steps 2 --resume_from_checkpoint latest
-}
-again two "${lora[@]}"
-same_end lora/checkpoint-4 two/checkpoint-4 || wrong "a resumed run has other factors"
-again eight "${lora[@]}" --transformer_dtype fp8
+ends_as lora two 4 train two "${lora[@]}"
+ends_as none eight 4 train eight "${lora[@]}" --transformer_dtype fp8
 expect 0 . train full "${full[@]}" --max_train_steps 4 --gradient_checkpointing
-again full-two "${full[@]}" --gradient_checkpointing
-same_end full/checkpoint-4 full-two/checkpoint-4 || wrong "a resumed run has other weights"
+ends_as full full-two 4 train full-two "${full[@]}" --gradient_checkpointing
 expect 0 'model: hunyuanvideo' train trained "${lora[@]}" --max_train_steps 1 \
     --transformer full/checkpoint-4/transformer
 
@@ -101,14 +94,11 @@ expect 1 'takes a first-frame image .*plain was made with --train_mode normal: r
 # ---- LoRA files in Tencent's names, and in diffusers' for VideoX-Fun, have the same factors ----
 expect 0 . train named --training_type lora --rank 2 --target_name all-linear --learning_rate 0.05 \
     --max_train_steps 2
-head -c 40000 named/checkpoint-2/lora_comfyui.safetensors >head
-for name in double_blocks.1.img_attn_qkv double_blocks.0.txt_mlp.fc2 single_blocks.0.linear1 \
-    single_blocks.0.linear2 txt_in.individual_token_refiner.blocks.0.self_attn_qkv \
-    guidance_in.in_layer time_in.out_layer txt_in.t_embedder.in_layer txt_in.c_embedder.out_layer \
-    vector_in.out_layer final_layer.linear; do
-    grep -qa "\"diffusion_model.$name.lora_up.weight\"" head ||
-        wrong "no $name in lora_comfyui.safetensors"
-done
+comfy_has named/checkpoint-2 double_blocks.1.img_attn_qkv double_blocks.0.txt_mlp.fc2 \
+    single_blocks.0.linear1 single_blocks.0.linear2 \
+    txt_in.individual_token_refiner.blocks.0.self_attn_qkv guidance_in.in_layer \
+    time_in.out_layer txt_in.t_embedder.in_layer txt_in.c_embedder.out_layer \
+    vector_in.out_layer final_layer.linear
 for name in single_transformer_blocks_0_norm_linear transformer_blocks_1_attn_to_k; do
     grep -qa "\"lora_unet__$name.alpha\"" named/checkpoint-2/lora_kohya.safetensors ||
         wrong "no $name in lora_kohya.safetensors"
