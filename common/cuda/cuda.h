@@ -1,10 +1,10 @@
 /* cuda.h - the CUDA device; inside common/cuda only. docs/cuda.md describes the design.
  *
  * cuda.c, fault.c, status.c, memory.c and transfer.c have device, memory and streams; elem.c,
- * rows.c, video.c and grid.c convert tensors to the arguments of common/kernels; blas.c has matmul,
- * dnn.c attention and convolution. This header needs none of CUDA's, and neither do fault.c and the
- * files that only launch kernels: the tests run those files, with kernels compiled for the CPU, on
- * a device of their own.
+ * rows.c, video.c, attend.c and grid.c convert tensors to the arguments of common/kernels; blas.c
+ * has matmul, dnn.c attention and convolution. This header needs none of CUDA's, and neither do
+ * fault.c and the files that only launch kernels: the tests run those files, with kernels compiled
+ * for the CPU, on a device of their own.
  *
  * All kernels are queued on one stream, so memory that an op frees can be used by the next op at
  * once. */
@@ -19,7 +19,7 @@
 typedef enum cuda_area {
     CUDA_PARTS, CUDA_SUMS,                     /* partial sums; sums of several calls */
     CUDA_LEFT, CUDA_RIGHT, CUDA_OUT, CUDA_BIAS, /* converted operands of matmul and convolution */
-    CUDA_DQ, CUDA_DK, CUDA_DV, CUDA_DSUM,      /* for attention's gradient */
+    CUDA_DQ, CUDA_DK, CUDA_DV, CUDA_DSUM,      /* for attention's gradient, or its products */
     CUDA_WORKSPACE,                            /* for libraries */
     CUDA_AREAS
 } cuda_area;
@@ -102,8 +102,23 @@ const void *cuda_conv_fill(vt_dev *d, vt_tensor *in, const vt_tensor *x, const v
 
 /* Waits, and records a fault if a kernel since the last call read an id outside its table. */
 void cuda_check_ids(vt_dev *d);
-/* Attention by the kernels of attend.h, for any type, strides and length. cuda_attention calls them
- * if cuDNN cannot serve a shape. */
+
+/* ---- attend.c: attention where cuDNN cannot serve a type, strides or a shape ---- */
+
+/* As `matmul` of kernel_list.h: the library's products. */
+typedef void cuda_product(vt_dev *, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b,
+                          bool tb, const vt_tensor *bias, float alpha, float beta);
+/* Attention by two products and a softmax for each head, of as many queries at once as scores in
+ * f32 fit into `room` bytes, and at least one; bf16 probabilities need half as much more. */
+void cuda_attend_products(vt_dev *, cuda_product *product, size_t room, vt_tensor *o,
+                          vt_tensor *lse, const vt_tensor *q, const vt_tensor *k,
+                          const vt_tensor *v, const vt_attn *how);
+/* By products if heads are wider than the kernels of attend.h take, or sequences too long for them;
+ * else by those kernels. */
+void cuda_attend_either(vt_dev *, cuda_product *product, vt_tensor *o, vt_tensor *lse,
+                        const vt_tensor *q, const vt_tensor *k, const vt_tensor *v,
+                        const vt_attn *how);
+/* The kernels of attend.h: heads of up to VK_HEAD, of the gradient too. */
 void cuda_attend(vt_dev *, vt_tensor *o, vt_tensor *lse, const vt_tensor *q, const vt_tensor *k,
                  const vt_tensor *v, const vt_attn *how);
 void cuda_attend_grad(vt_dev *, vt_tensor *dq, vt_tensor *dk, vt_tensor *dv,

@@ -9,7 +9,8 @@
 
 /* The memory that dS may take with repeatable gradients, which limits the heads per group. */
 static const int64_t DS_BYTES = (int64_t)1 << 30;
-/* The most pairs of query and key for which the plain kernels replace a plan that cuDNN refuses. */
+/* The most pairs of query and key for which the plain kernels replace a gradient that cuDNN
+ * refuses. */
 static const double PLAIN_PAIRS = 1e9;
 
 typedef enum plan_kind { ATTENTION, CONV } plan_kind;
@@ -203,7 +204,7 @@ static void give_common(operands *o, const numbers *n, const plan *p, const vt_t
     add_operand(o, CUDA_LOWEST, &n->lowest);
 }
 
-/* Called for a refused plan: returns true if the plain kernels may replace it, else records a
+/* Called for a refused gradient: returns true if the plain kernels may replace it, else records a
  * fault. */
 static bool plain_instead(vt_dev *d, const plan *p)
 {
@@ -229,7 +230,7 @@ void cuda_attention(vt_dev *d, vt_tensor *o, vt_tensor *lse, const vt_tensor *q,
         fits = fits && (uintptr_t)bias->data % 16 == 0 && bias->stride[3] == 1 &&
                bias->stride[2] >= bias->dim[3];
     if (!fits) {
-        cuda_attend(d, o, lse, q, k, v, how);
+        cuda_attend_either(d, cuda_matmul, o, lse, q, k, v, how);
         return;
     }
     cuda_attention_key *key = &like.key.attention;
@@ -245,8 +246,7 @@ void cuda_attention(vt_dev *d, vt_tensor *o, vt_tensor *lse, const vt_tensor *q,
     if (!p)
         return;
     if (p->refused) {
-        if (plain_instead(d, p))
-            cuda_attend(d, o, lse, q, k, v, how);
+        cuda_attend_either(d, cuda_matmul, o, lse, q, k, v, how);
         return;
     }
     if (d->dry) {

@@ -1,7 +1,8 @@
 /* attend.h - attention as plain row kernels, included by bodies.h. A warp computes one query (or,
  * backward, one key), and each lane has its own columns of the head; the softmax is online (Milakov
  * & Gimelshein 2018). Without atomics the bits are the same every time. These kernels serve f32 and
- * shapes that cuDNN cannot read; they are not fast. */
+ * shapes that cuDNN cannot read; they are not fast. vk_softmax stands between the two products of
+ * wider heads and longer sequences (cuda/attend.c). */
 #ifndef COMMON_KERNELS_ATTEND_H
 #define COMMON_KERNELS_ATTEND_H
 
@@ -108,6 +109,34 @@ VK_HD void vk_attend_body(const vk_attend_args *s, uint32_t block, vk_team t)
         vk_attend_row(s, (uint32_t)(bh / s->heads), (uint32_t)(bh % s->heads),
                       (uint32_t)(row % s->sq), part);
     }
+}
+
+VK_HD void vk_softmax_row(const vk_softmax_args *s, uint32_t row, vk_team t)
+{
+    const uint32_t i = s->first + row, keys = vk_keys_seen(&s->of, s->b, i);
+    float *x = s->scores + (uint64_t)row * s->wide, most = -INFINITY, sum = 0;
+    char *p = s->weights + (uint64_t)row * s->wide * (s->type == VK_F32 ? 4 : 2);
+
+    for (uint32_t k = (uint32_t)t.lane; k < keys; k += (uint32_t)t.lanes) {
+        x[k] += vk_bias_at(&s->of, s->b, s->h, i, k);
+        most = fmaxf(most, x[k]);
+    }
+    most = vk_team_max(t, most);
+    for (uint32_t k = (uint32_t)t.lane; k < keys; k += (uint32_t)t.lanes) {
+        x[k] = expf(x[k] - most);
+        sum += x[k];
+    }
+    sum = vk_team_sum(t, sum);
+    for (uint32_t k = (uint32_t)t.lane; k < s->wide; k += (uint32_t)t.lanes)
+        vk_put(p, s->type, k, k < keys ? x[k] / sum : 0.0f);
+    if (t.lane == 0)
+        s->of.lse[((uint64_t)s->b * s->of.heads + s->h) * s->of.sq + i] = most + logf(sum);
+}
+
+VK_HD void vk_softmax_body(const vk_softmax_args *s, uint32_t block, vk_team t)
+{
+    VK_EACH_TEAM(row, part, s->rows, VK_ATTEND_TEAMS)
+        vk_softmax_row(s, (uint32_t)row, part);
 }
 
 /* Returns dS of one pair of query and key to all lanes: p (dp - D), D = dout o; *prob becomes p. */

@@ -460,6 +460,7 @@ VK_TEAM_KERNEL(ttt_scan_grad, vk_ttt_args, s->pairs)
 VK_TEAM_KERNEL(ttt_sums, vk_ttt_args, s->heads)
 VK_TEAM_KERNEL(attend, vk_attend_args,
                VK_TEAM_BLOCKS((uint64_t)s->batch * s->heads * s->sq, VK_ATTEND_TEAMS))
+VK_TEAM_KERNEL(softmax, vk_softmax_args, VK_TEAM_BLOCKS(s->rows, VK_ATTEND_TEAMS))
 VK_TEAM_KERNEL(attend_dq, vk_attend_args,
                VK_TEAM_BLOCKS((uint64_t)s->batch * s->heads * s->sq, VK_ATTEND_TEAMS))
 VK_TEAM_KERNEL(attend_dkv, vk_attend_args,

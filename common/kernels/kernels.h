@@ -221,7 +221,7 @@ typedef struct vk_heads {                      /* [B,S,H,D], D packed */
     int type, adds;
     int64_t b, s, h;                           /* strides */
 } vk_heads;
-enum { VK_HEAD = 512 };                        /* the largest head size */
+enum { VK_HEAD = 512 };                        /* the largest head size of these kernels */
 typedef struct vk_attend_args {
     vk_heads q, k, v, o, dout, dq, dk, dv;
     float *lse;                                /* [B,H,Sq] */
@@ -235,6 +235,18 @@ typedef struct vk_attend_args {
 int vk_attend(void *stream, const vk_attend_args *s);
 int vk_attend_dq(void *stream, const vk_attend_args *s);
 int vk_attend_dkv(void *stream, const vk_attend_args *s);
+
+/* Turns the scores q k' scale of `rows` queries of a head, from query `first` on, into
+ * probabilities, for attention by products; one team per row. `of` needs no q, k, v, o. */
+typedef struct vk_softmax_args {
+    vk_attend_args of;
+    float *scores;                             /* [rows,wide] */
+    char *weights;                             /* [rows,wide] of `type`, may be scores; columns that
+                                                * a query does not see become 0 */
+    int type;
+    uint32_t b, h, first, rows, wide;
+} vk_softmax_args;
+int vk_softmax(void *stream, const vk_softmax_args *s);
 
 /* ---- the inner scan of test-time training; a block per pair of sample and head ---- */
 

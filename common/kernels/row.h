@@ -93,7 +93,7 @@ VK_HD void vk_team_sync(vk_team t)
 #endif
 }
 
-/* Returns the largest of every lane's v >= 0 to all lanes; for teams of at most a warp. */
+/* Returns the largest of every lane's v to all lanes; for teams of at most a warp. */
 VK_HD float vk_team_max(vk_team t, float v)
 {
 #ifdef __CUDA_ARCH__

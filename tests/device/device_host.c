@@ -294,7 +294,7 @@ static void host_attention(vt_dev *d, vt_tensor *o, vt_tensor *lse, const vt_ten
     if (is_long(d, q, k))
         vt_cpu.attention(d->runtime->cpu, o, lse, q, k, v, how);
     else
-        cuda_attend(d, o, lse, q, k, v, how);
+        cuda_attend_either(d, host_matmul, o, lse, q, k, v, how);
 }
 
 static void host_attention_grad(vt_dev *d, vt_tensor *dq, vt_tensor *dk, vt_tensor *dv,

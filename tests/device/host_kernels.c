@@ -35,7 +35,7 @@ float host_team_fold(int lane, int lanes, float v, int largest)
     unsigned round = m->round;
     m->v[lane] = v;
     if (++m->here == lanes) {
-        m->total = 0;
+        m->total = largest ? -INFINITY : 0;
         for (int i = 0; i < lanes; i++)
             m->total = largest ? fmaxf(m->total, m->v[i]) : m->total + m->v[i];
         m->here = 0;

@@ -308,6 +308,9 @@ static void run_attention(vt_dev *host, set *s, int variant)
     how.bias = bias;
     how.causal = variant & 2 ? 2 : 0;
     cuda_attend(host, make(s, type, 4, q, NULL), lse, t[0], t[1], t[2], &how);
+    for (int rows = 2; rows < 10; rows += 7)    /* of scores at once: not all, and all */
+        cuda_attend_products(host, host_backend.matmul, (size_t)rows * 8 * sizeof(float),
+                             make(s, type, 4, q, NULL), lse, t[0], t[1], t[2], &how);
 }
 
 /* Two heads of two samples, of one layer and of two; the second variant's parameters are bf16. */

@@ -57,6 +57,9 @@ static const attention_row attentions[] = {
     { "T5: bias", 1, 64, 226, 226, 64, BIAS },
     { "odd length", 2, 3, 77, 131, 80, GRAD },
     { "VAE, middle block", 1, 1, 6400, 6400, 512, 0 },
+    { "Wan's VAE, 13 frames", 13, 1, 5400, 5400, 384, 0 },
+    { "Wan 2.2's VAE, 13 frames", 13, 1, 1350, 1350, 640, 0 },
+    { "HunyuanVideo 1.5's VAE, the last of 13 frames", 1, 1, 1350, 17550, 1024, 0 },
 };
 
 static cuda_attention_key key_of(const attention_row *r)
