@@ -59,6 +59,26 @@ VK_HD float vk_head_dot(const vk_attend_args *s, vk_team t, const float *a, cons
     return vk_team_sum(t, sum);
 }
 
+/* Keys, or queries, whose terms are summed before their sum is added to the total. One sum of all
+ * would lose bits where many terms are alike, as those of a prompt's padding are: a gradient of q is
+ * then a small difference of large sums. */
+enum { VK_RUN = 32 };
+
+/* Returns the end of the run that begins at `first`, of n terms. */
+VK_HD uint32_t vk_run_end(uint32_t first, uint32_t n)
+{
+    return n - first < VK_RUN ? n : first + VK_RUN;
+}
+
+/* Adds the sums of a run to all, and empties them. */
+VK_HD void vk_head_add(const vk_attend_args *s, vk_team t, float *all, float *run)
+{
+    VK_EACH_MINE(j, s, t) {
+        all[j] += run[j];
+        run[j] = 0;
+    }
+}
+
 VK_HD uint32_t vk_keys(const vk_attend_args *s, uint32_t b)
 {
     return s->kv_len ? (uint32_t)s->kv_len[b] : s->sk;
@@ -79,27 +99,53 @@ VK_HD float vk_bias_at(const vk_attend_args *s, uint32_t b, uint32_t h, uint32_t
     return s->bias ? s->bias[b * st[0] + h * st[1] + i * st[2] + k * st[3]] : 0.0f;
 }
 
+/* The softmax and the result of a run of keys, or of all before it. */
+typedef struct vk_softmax_sums {
+    float most, sum, acc[VK_MINE];
+} vk_softmax_sums;
+
+/* Adds terms whose scores are relative to `most`, and whose weights add up to `sum`. */
+VK_HD void vk_softmax_add(const vk_attend_args *s, vk_team t, vk_softmax_sums *to, float most,
+                          float sum, const float *x)
+{
+    const float top = fmaxf(to->most, most), keep = expf(to->most - top), add = expf(most - top);
+
+    VK_EACH_MINE(j, s, t)
+        to->acc[j] = to->acc[j] * keep + add * x[j];
+    to->sum = to->sum * keep + add * sum;
+    to->most = top;
+}
+
+VK_HD void vk_softmax_clear(const vk_attend_args *s, vk_team t, vk_softmax_sums *x)
+{
+    x->most = -INFINITY;
+    x->sum = 0;
+    VK_EACH_MINE(j, s, t)
+        x->acc[j] = 0;
+}
+
 VK_HD void vk_attend_row(const vk_attend_args *s, uint32_t b, uint32_t h, uint32_t i, vk_team t)
 {
-    float q[VK_MINE], x[VK_MINE], acc[VK_MINE], most = -INFINITY, sum = 0;
+    float q[VK_MINE], x[VK_MINE];
     uint32_t keys = vk_keys_seen(s, b, i), hk = h / s->shared;
+    vk_softmax_sums all, run;
 
     vk_head_load(&s->q, s, b, h, i, t, q);
-    VK_EACH_MINE(j, s, t)
-        acc[j] = 0;
-    for (uint32_t k = 0; k < keys; k++) {
-        vk_head_load(&s->k, s, b, hk, k, t, x);
-        float score = vk_head_dot(s, t, q, x) * s->scale + vk_bias_at(s, b, h, i, k);
-        float top = fmaxf(most, score), keep = expf(most - top), p = expf(score - top);
-        vk_head_load(&s->v, s, b, hk, k, t, x);
-        VK_EACH_MINE(j, s, t)
-            acc[j] = acc[j] * keep + p * x[j];
-        sum = sum * keep + p;
-        most = top;
+    vk_softmax_clear(s, t, &all);
+    for (uint32_t first = 0, end; first < keys; first = end) {
+        end = vk_run_end(first, keys);
+        vk_softmax_clear(s, t, &run);
+        for (uint32_t k = first; k < end; k++) {
+            vk_head_load(&s->k, s, b, hk, k, t, x);
+            float score = vk_head_dot(s, t, q, x) * s->scale + vk_bias_at(s, b, h, i, k);
+            vk_head_load(&s->v, s, b, hk, k, t, x);
+            vk_softmax_add(s, t, &run, score, 1, x);
+        }
+        vk_softmax_add(s, t, &all, run.most, run.sum, run.acc);
     }
-    vk_head_store(&s->o, s, b, h, i, t, acc, 1.0f / sum);
+    vk_head_store(&s->o, s, b, h, i, t, all.acc, 1.0f / all.sum);
     if (t.lane == 0)
-        s->lse[((uint64_t)b * s->heads + h) * s->sq + i] = most + logf(sum);
+        s->lse[((uint64_t)b * s->heads + h) * s->sq + i] = all.most + logf(all.sum);
 }
 
 VK_HD void vk_attend_body(const vk_attend_args *s, uint32_t block, vk_team t)
@@ -153,7 +199,7 @@ VK_HD float vk_pair(const vk_attend_args *s, uint32_t b, uint32_t h, uint32_t i,
 /* dq = scale * sum over keys of dS k */
 VK_HD void vk_attend_dq_row(const vk_attend_args *s, uint32_t b, uint32_t h, uint32_t i, vk_team t)
 {
-    float q[VK_MINE], dout[VK_MINE], k[VK_MINE], v[VK_MINE], acc[VK_MINE], p;
+    float q[VK_MINE], dout[VK_MINE], k[VK_MINE], v[VK_MINE], acc[VK_MINE], run[VK_MINE], p;
     uint32_t keys = vk_keys(s, b);
 
     vk_head_load(&s->q, s, b, h, i, t, q);
@@ -161,13 +207,17 @@ VK_HD void vk_attend_dq_row(const vk_attend_args *s, uint32_t b, uint32_t h, uin
     vk_head_load(&s->o, s, b, h, i, t, v);
     float delta = vk_head_dot(s, t, dout, v);
     VK_EACH_MINE(j, s, t)
-        acc[j] = 0;
-    for (uint32_t n = 0; n < keys; n++) {
-        vk_head_load(&s->k, s, b, h, n, t, k);
-        vk_head_load(&s->v, s, b, h, n, t, v);
-        float ds = vk_pair(s, b, h, i, t, q, k, v, dout, delta, &p);
-        VK_EACH_MINE(j, s, t)
-            acc[j] += ds * k[j];
+        acc[j] = run[j] = 0;
+    for (uint32_t first = 0, end; first < keys; first = end) {
+        end = vk_run_end(first, keys);
+        for (uint32_t n = first; n < end; n++) {
+            vk_head_load(&s->k, s, b, h, n, t, k);
+            vk_head_load(&s->v, s, b, h, n, t, v);
+            float ds = vk_pair(s, b, h, i, t, q, k, v, dout, delta, &p);
+            VK_EACH_MINE(j, s, t)
+                run[j] += ds * k[j];
+        }
+        vk_head_add(s, t, acc, run);
     }
     vk_head_store(&s->dq, s, b, h, i, t, acc, s->scale);
 }
@@ -186,22 +236,28 @@ VK_HD void vk_attend_dkv_row(const vk_attend_args *s, uint32_t b, uint32_t h, ui
                              vk_team t)
 {
     float k[VK_MINE], v[VK_MINE], q[VK_MINE], dout[VK_MINE], o[VK_MINE], dk[VK_MINE], dv[VK_MINE];
+    float run_k[VK_MINE], run_v[VK_MINE];
     uint32_t queries = n < vk_keys(s, b) ? s->sq : 0;
 
     vk_head_load(&s->k, s, b, h, n, t, k);
     vk_head_load(&s->v, s, b, h, n, t, v);
     VK_EACH_MINE(j, s, t)
-        dk[j] = dv[j] = 0;
-    for (uint32_t i = 0; i < queries; i++) {
-        float p, ds;
-        vk_head_load(&s->q, s, b, h, i, t, q);
-        vk_head_load(&s->dout, s, b, h, i, t, dout);
-        vk_head_load(&s->o, s, b, h, i, t, o);
-        ds = vk_pair(s, b, h, i, t, q, k, v, dout, vk_head_dot(s, t, dout, o), &p);
-        VK_EACH_MINE(j, s, t) {
-            dk[j] += ds * q[j];
-            dv[j] += p * dout[j];
+        dk[j] = dv[j] = run_k[j] = run_v[j] = 0;
+    for (uint32_t first = 0, end; first < queries; first = end) {
+        end = vk_run_end(first, queries);
+        for (uint32_t i = first; i < end; i++) {
+            float p, ds;
+            vk_head_load(&s->q, s, b, h, i, t, q);
+            vk_head_load(&s->dout, s, b, h, i, t, dout);
+            vk_head_load(&s->o, s, b, h, i, t, o);
+            ds = vk_pair(s, b, h, i, t, q, k, v, dout, vk_head_dot(s, t, dout, o), &p);
+            VK_EACH_MINE(j, s, t) {
+                run_k[j] += ds * q[j];
+                run_v[j] += p * dout[j];
+            }
         }
+        vk_head_add(s, t, dk, run_k);
+        vk_head_add(s, t, dv, run_v);
     }
     if (s->dk.data)
         vk_head_store(&s->dk, s, b, h, n, t, dk, s->scale);
