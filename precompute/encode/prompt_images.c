@@ -94,11 +94,12 @@ int prompt_choose(const vprep *p, const cJSON *row, const media_info *info, bool
 static int choose(const vprep *p, const cJSON *row, const media_info *info, vb_choice *c,
                   vc_err *err)
 {
-    const bool clip = has_clips(p);
+    const bool stills = p->encoders.family.is->max_frames == 1, clip = has_clips(p) && !stills;
     int64_t n = 0;
     int rc = vf_json_int_opt(row, "num_frames", &n, err);
     if (!rc)
-        rc = prompt_choose(p, row, info, !has_masks(p), clip ? VB_MAX_FRAMES : 1, c, err);
+        rc = prompt_choose(p, row, info, !has_masks(p) && !stills, clip ? VB_MAX_FRAMES : 1, c,
+                           err);
     return !rc && clip && n ? prompt_set_frames(p, n, c, err) : rc;
 }
 

@@ -77,6 +77,16 @@ cmp -s kind-{0,canny}/$of || wrong 'canny is not the kind 0'
 ! cmp -s kind-{0,1}/$of || wrong 'the kind 1: the same sample as of 0'
 [ "$(losses kind-0)" = "$(losses kind-canny)" ] || wrong 'canny: other training than the kind 0'
 [ "$(losses kind-0)" != "$(losses kind-1)" ] || wrong 'the kind 1: the same training as of 0'
+# a prompt has a picture and a kind of its own
+for kind in 1 0; do
+    printf 'prompt,control_file_path,controlnet_mode\na thing,media/edges-0.png,%s\n' $kind \
+        >prompts.csv
+    check prompts 0 prep kinds.csv prompts --extra_inputs controlnet_image,controlnet_processor_id \
+        --validation_prompts prompts.csv
+    check "prompt $kind" 0 union prompts prompt-$kind --training_type lora --rank 1 \
+        --controlnet $net --max_train_steps 1 --sample_at_first --num_inference_steps 2
+done
+! cmp -s prompt-{0,1}/$of || wrong "a prompt's kind: the same sample"
 # a row's own kind comes before the flag's
 check own 0 union kinds own --training_type lora --rank 1 --controlnet $net --max_train_steps 2
 check flag 0 union kinds flag --training_type lora --rank 1 --controlnet $net --max_train_steps 2 \
