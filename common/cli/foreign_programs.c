@@ -16,6 +16,10 @@ const vc_foreign vc_program_flags[] = {
     ONLY("video", "ltx2_audio_source", "the sound of a clip is that of its file"),
     REFUSED(0, "ltx2_audio_*", "write --with_audio; sounds of any length share a batch, and the "
             "audio_vae is that of --model"),
+    NONE(0, "sample_with_offloading sample_tiled_vae sample_merge_audio", "vtrain's samples are "
+         "latents, and vdecode makes MP4s of them, with their sound"),
+    NONE(1, "sample_vae_tile_* sample_vae_temporal_tile_*", "vtrain's samples are latents: "
+         "vdecode's --vae_tiling saves memory"),
     REFUSED(1, "lora_target_preset", "write the modules: --target_name "
             "to_q,to_k,to_v,to_out.0"),
 

@@ -23,12 +23,16 @@ static const vc_peer_row rows[] = {
     KIND("training_strategy.name", "flexible>|text_to_video>", "it is text_to_video, or flexible "
          "with a video that is generated"),
     KIND("training_strategy.video.is_generated", "true>", "the video is what is trained"),
-    MAP("training_strategy.audio.is_generated training_strategy.with_audio",
-        "false>|true>with_audio=true", SOUND),
+    { .kind = VC_SETTING_FLAG, .key = "training_strategy.audio.is_generated",
+      .flag = "with_audio", .map = "true>with_audio=true", .say = SOUND ": write --with_audio for "
+      "both, or --no_with_audio for the video alone" },
+    UNLESS_FILE("training_strategy.video.*", "with_audio", NULL,
+                "training_strategy.audio.latents_dir", SOUND ": write --with_audio for both"),
+    MAP("training_strategy.with_audio", "false>|true>with_audio=true", SOUND),
     NOTE("training_strategy.video.latents_dir", "write --latents DATASET, which vprep makes of the "
          "clips in --meta PATH"),
-    NOTE("training_strategy.audio.latents_dir training_strategy.audio_latents_dir", "the DATASET "
-         "of --latents has the sound, which vprep --with_audio stores"),
+    NOTE("training_strategy.audio_latents_dir", "the DATASET of --latents has the sound, which "
+         "vprep --with_audio stores"),
     KIND("training_strategy.video.conditions.type", "first_frame>", "of its conditions first_frame "
          "is here"),
     FLAG("training_strategy.video.conditions.probability "

@@ -182,6 +182,10 @@ static const vc_peer_row rows[] = {
     BY("validation_guidance_real", "model_family", "", "flux>true_cfg_scale|flux2>guidance_scale|"
        "*>", ""),
     FLAG("validation_guidance_rescale", "guidance_rescale"),
+    FLAG("ltx2_validation_audio_guidance", "audio_guidance_scale"),
+    FLAG("ltx2_first_frame_conditioning_probability", "first_frame_conditioning_p"),
+    UNLESS("0|0.0", "ltx2_prefix_conditioning_*", "of a clip's beginning the first frame alone is "
+           "known: --first_frame_conditioning_p P"),
     FLAG("validation_negative_prompt", "negative_prompt"),
     NOTE("validation_prompt validation_prompt_library user_prompt_library validation_seed "
          "validation_resolution validation_num_video_frames validation_disable "
@@ -248,6 +252,16 @@ static const vc_peer_row rows[] = {
     NOTE("datasets.video.min_frames datasets.video.max_frames datasets.video.is_i2v "
          "datasets.video.bucket_strategy", "a clip has the frames of num_frames, or those that a "
          "video has"),
+    MAP("datasets.audio.auto_split", "true>with_audio=true|false>", ""),
+    BY("datasets.audio.sample_rate", "auto_split", "absent", "absent>with_audio=true|*>", ""),
+    NOTE("datasets.audio.channels datasets.audio.bucket_strategy datasets.audio.duration_interval "
+         "datasets.audio.truncation_mode datasets.audio.source_from_video "
+         "datasets.audio.max_duration_seconds", "the sound is that of a clip's frames, two "
+         "channels at the model's rate, and sounds of any length share a batch"),
+    ONLY("false", "datasets.audio.allow_zero_audio", "a clip without sound trains the video alone: "
+         "leave it out"),
+    REFUSED("datasets.audio.*", "sound is not trained without its video, and is that of the clip's "
+            "file"),
     NOTE("datasets.disabled datasets.disable", "a dataset that is off is no command"),
     NOTE("datasets.default datasets.cache_dir datasets.cache_dir_vae datasets.text_embeds "
          "datasets.image_embeds datasets.write_batch_size datasets.text_encoder_batch_size "
