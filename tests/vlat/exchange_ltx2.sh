@@ -12,9 +12,10 @@ tensor()
     [ -d "$values" ] || vlat export "$1" --to safetensors --out "$values" >log.values 2>&1 ||
         wrong "$1: $(cat log.values)"
     case $3 in
-    text) key=$(sed -n "$2p" "$values/samples.jsonl" | sed 's/.*"keys": *\["\([0-9a-f]*\)".*/\1/') ;;
-    *) key=$(sed -n "$2p" "$values/samples.jsonl" | sed "s/.*\"$3\": *\"\([0-9a-f]*\)\".*/\1/") ;;
+    text) field='"keys": *\[' ;;
+    *) field="\"$3\": *" ;;
     esac
+    key=$(sed -n "$2p" "$values/samples.jsonl" | sed "s/.*$field\"\([0-9a-f]*\)\".*/\1/")
     set -- "$1" "$2" "$3" "$4" "$values"/*/"$key.safetensors"
     [ -s "$4" ] && tail -c "$(stat -c %s "$4")" "$5" | cmp - "$4" || wrong "$1: sample $2: $3"
 }
