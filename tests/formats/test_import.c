@@ -87,13 +87,22 @@ static int by_path(const void *a, const void *b)
 
 static int import(const char *format, const char *path, const char *out, FILE *null, vc_err *err)
 {
+    char *constants = vc_format("%s/tests/caches/ltx2", getenv("VLT_BUILD"));
+    char *vae = vc_path_join(constants, "vae"), *audio_vae = vc_path_join(constants, "audio_vae");
+    const bool given = !strcmp(format, "ltx-trainer");
     const vlat_options o = { .from = (char *)format, .out = (char *)out, .empty = "zeros",
+                             .vae = given ? vae : NULL, .audio_vae = given ? audio_vae : NULL,
                              .shard_size = 1 << 20 };
     const vlat v = { .o = &o, .path = path, .out = null };
     const vlat check = { .o = &o, .path = out, .out = null };
     assert_int_equal(vc_remove_tree(out, NULL), 0);
     int rc = vlat_import(&v, err);
-    return rc ? rc : vlat_verify(&check, err);
+    if (!rc)
+        rc = vlat_verify(&check, err);
+    free(constants);
+    free(vae);
+    free(audio_vae);
+    return rc;
 }
 
 /* Damages one file of the cache, imports the cache, and restores the file. */
@@ -123,7 +132,7 @@ static void test_damage(void **state)
     static const struct { const char *format, *inside; } rows[] = {
         { "safetensors", "" }, { "webdataset", "" }, { "musubi", "" }, { "finetrainers", "" },
         { "causvid", "" }, { "ttt-video", "" }, { "diffsynth", "" }, { "cogvideox-factory", "" },
-        { "cogvideo", "cache/video_latent/cogvideox-t2v/9x32x48" },
+        { "cogvideo", "cache/video_latent/cogvideox-t2v/9x32x48" }, { "ltx-trainer", "" },
 #ifdef VLT_SQLITE
         { "diffusion-pipe", "" },
 #endif

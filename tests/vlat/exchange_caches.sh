@@ -19,5 +19,7 @@ cache causvid wan2.1 mode f16 bf16 'frames > 1'
 cache ttt-video cogvideox moments bf16 bf16
 cache diffsynth wan2.1 mode bf16 bf16
 cache cogvideo cogvideox sample bf16 bf16 'frames > 1'
+tar xf "$lib/../golden/ltx2_caches.tar" || exit 1
+mkdir "$caches/ltx2" && mv vae audio_vae "$caches/ltx2" && mv ltx-trainer-2.0 "$caches/ltx-trainer"
 factory_cache ttt-video.lmdb "$caches/cogvideox-factory"
 [ ! -x "$VLT_BUILD/tests/dpipe_cache" ] || dpipe_cache musubi.lmdb "$caches/diffusion-pipe"
