@@ -8,7 +8,7 @@ model=$out/$family-toy set=$out/$family.lmdb run=$out/$family-run
 if [ ! -f "$model/model_index.json" ]; then
     echo "demo: making a toy of $family in $model"
     "${PYTHON:-python3}" "$here/scripts/random_model.py" "$model" --size "$family-toy" \
-        --parts transformer,vae,text_encoder,connectors,tokenizer,processor,scheduler || {
+        --parts transformer,unconditional_transformer,vae,text_encoder,connectors,tokenizer,processor,scheduler || {
         echo "demo: scripts/random_model.py failed: PYTHON names a Python that has torch," \
             "diffusers, transformers, numpy and safetensors" >&2
         exit 1

@@ -12,16 +12,16 @@ ltx-2.0, ltx-2.3 (without the autoencoder of sound and the vocoder); of Wan 2.1 
 and of its VACE wan-vace-1.3b, wan-vace-14b; of SkyReels V2 skyreels-v2-df-1.3b,
 skyreels-v2-df-14b, skyreels-v2-14b (T2V); of FLUX.1 flux-dev, flux-schnell; of FLUX.2
 flux2-klein-4b, flux2-klein-9b, flux2-dev; of Stable Diffusion 3 sd3-medium, sd3.5-medium,
-sd3.5-large; qwen is Qwen-Image, z-image is Z-Image, krea2 is Krea 2, chroma is Chroma, ernie-image
-is ERNIE-Image; qwen-edit-toy is Qwen-Image-Edit's (Plus) with its processor; hunyuanvideo1.5-toy,
-wan-vace-toy, skyreels-v2-toy, ltx-2-toy, z-image-toy, chroma-toy, sd3-toy, krea2-toy,
-ernie-image-toy, flux2-toy, flux2-dev-toy and qwen-edit-toy are as small as a demonstration needs.
-Names and shapes are those of diffusers and transformers (instantiated without memory), values are
-uniform with a spread that keeps activations near 1. Large
+sd3.5-large; qwen is Qwen-Image, z-image is Z-Image, krea2 is Krea 2, ideogram-4 is Ideogram 4,
+chroma is Chroma, ernie-image is ERNIE-Image; qwen-edit-toy is Qwen-Image-Edit's (Plus) with its
+processor; hunyuanvideo1.5-toy, wan-vace-toy, skyreels-v2-toy, ltx-2-toy, z-image-toy, chroma-toy,
+sd3-toy, krea2-toy, ideogram-4-toy, ernie-image-toy, flux2-toy, flux2-dev-toy and qwen-edit-toy are
+as small as a demonstration needs. Names and shapes are those of diffusers and transformers
+(instantiated without memory), values are uniform with a spread that keeps activations near 1. Large
 parts are sharded at 5 GB as the hub has them, and a piece of a tensor is in memory at a time.
 T5-XXL in bf16 takes 9.5 GB, LLaMA-3-8B 15 GB, the transformers of FLUX.2 klein 7.8 and 18.2 GB,
-Z-Image 12.3 GB, Chroma 17.8 GB, of FLUX.1 23.8 GB, HunyuanVideo and Krea 2 25.6 GB each, Wan 14B
-28.6 GB, LTX-2 38 GB (its Gemma 3 another 23.5 GB), Qwen-Image 40.9 GB and FLUX.2-dev 64.4 GB and 47
+Z-Image 12.3 GB, Chroma 17.8 GB, each of Ideogram 4's two 18.6 GB, of FLUX.1 23.8 GB, HunyuanVideo
+and Krea 2 25.6 GB each, Wan 14B 28.6 GB, LTX-2 38 GB (its Gemma 3 another 23.5 GB), Qwen-Image 40.9 GB and FLUX.2-dev 64.4 GB and 47
 GB for its text: delete OUT afterwards. With --sparse all values are zeros that take no space on the
 disk, for vtrain --dry_run. The tokenizer is --tokenizer (spiece.model, or LLaMA's tokenizer.json),
 else a tiny one.
@@ -136,6 +136,11 @@ def transformer(out, a, rng):
     return write_weights(out, "diffusion_pytorch_model", m, a.dtype, rng)
 
 
+def unconditional_transformer(out, a, rng):
+    """Ideogram 4's, which guides samples."""
+    return transformer(out, a, rng)
+
+
 def vae(out, a, rng):
     import diffusers
     f = FAMILIES[SIZES[a.size][0]]
@@ -231,12 +236,14 @@ def scheduler(out, a, rng):
     return 0
 
 
-PARTS = {f.__name__: f for f in (transformer, vae, text_encoder, connectors, tokenizer, processor,
+PARTS = {f.__name__: f for f in (transformer, unconditional_transformer, vae, text_encoder, connectors, tokenizer, processor,
                                  scheduler)}
 
 
 def folders(f, part):
     """The folders of a part: one, none, or one for each text encoder."""
+    if part == "unconditional_transformer":
+        return [part] if "unconditional" in f else []
     if part in ("connectors", "processor"):
         return [part] if part in f else []
     return list(f[{"text_encoder": "text"}.get(part, part)]
@@ -250,6 +257,8 @@ def index_of(size):
             "scheduler": ["diffusers", f["scheduler"](size)],
             **{slot: ["transformers", text[0]] for slot, text in f["text"].items()},
             **{slot: ["transformers", kind] for slot, kind in f["tokenizer"].items()},
+            **({"unconditional_transformer": ["diffusers", f["unconditional"]]}
+               if "unconditional" in f else {}),
             **({"connectors": ["ltx2", "LTX2TextConnectors"]} if "connectors" in f else {}),
             **({"processor": ["transformers", f["processor"]]} if "processor" in f else {})}
 

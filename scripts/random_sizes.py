@@ -90,6 +90,10 @@ SIZES = {
     "ernie-image-toy": ("ernie-image-toy", dict(
         num_layers=2, hidden_size=96, num_attention_heads=3, ffn_hidden_size=256, text_in_dim=64,
         rope_axes_dim=(8, 12, 12))),
+    "ideogram-4": ("ideogram-4", {}),
+    "ideogram-4-toy": ("ideogram-4-toy", dict(
+        num_layers=2, attention_head_dim=128, num_attention_heads=1, intermediate_size=256,
+        adaln_dim=32, llm_features_dim=13 * 32)),
     "flux2-klein-4b": ("flux2", dict(num_layers=5, num_single_layers=20, num_attention_heads=24,
                                      joint_attention_dim=7680, guidance_embeds=False)),
     "flux2-klein-9b": ("flux2-9b", dict(num_layers=8, num_single_layers=24, num_attention_heads=32,
@@ -153,6 +157,8 @@ QWEN3_VL = ("Qwen3VLModel", dict(
 QWEN3_VL_TOY = ("Qwen3VLModel", dict(QWEN3_VL[1], text_config=dict(
     QWEN3_VL_TEXT, hidden_size=32, intermediate_size=64, num_attention_heads=4,
     num_key_value_heads=2, head_dim=16, vocab_size=512)))
+QWEN3_VL_8B = ("Qwen3VLModel", dict(QWEN3_VL[1], text_config=dict(
+    QWEN3_VL_TEXT, hidden_size=4096, intermediate_size=12288)))
 QWEN3_8B = ("Qwen3ForCausalLM", dict(QWEN3[1], hidden_size=4096, intermediate_size=12288,
                                      tie_word_embeddings=False))
 MISTRAL3 = ("Mistral3ForConditionalGeneration", dict(
@@ -409,6 +415,13 @@ FAMILIES["krea2"] = dict(
 FAMILIES["krea2-toy"] = dict(
     FAMILIES["krea2"], text={"text_encoder": QWEN3_VL_TOY},
     vae_config=lambda size: dict(base_dim=16, dim_mult=[1, 2, 2, 2], num_res_blocks=1))
+FAMILIES["ideogram-4"] = dict(
+    FAMILIES["flux2"], pipeline=lambda size: "Ideogram4Pipeline",
+    transformer="Ideogram4Transformer2DModel", layers=["num_layers"],
+    unconditional="Ideogram4Transformer2DModel", scheduler_config=lambda size: {},
+    text={"text_encoder": QWEN3_VL_8B}, tokenizer_golden="ideogram4-text")
+FAMILIES["ideogram-4-toy"] = dict(FAMILIES["ideogram-4"], text={"text_encoder": QWEN3_VL_TOY},
+                                  vae_config=FAMILIES["flux2-toy"]["vae_config"])
 FAMILIES["wan-vace-toy"] = dict(FAMILIES["wan-vace"], text={"text_encoder": UMT5_TOY},
                                 vae_config=FAMILIES["krea2-toy"]["vae_config"])
 FAMILIES["skyreels-v2-toy"] = dict(FAMILIES["skyreels-v2-df"], text={"text_encoder": UMT5_TOY},

@@ -316,6 +316,21 @@ static const vf_sized zimage_sizes[] = {
     { .field = "cap_feat_dim", .tensor = "cap_embedder.0.weight" },
     { 0 }
 };
+static const vf_rename ideogram4[] = {
+    { .from = "attention.qkv", .to = "attention.to_{q,k,v}" },
+    { .from = "attention.o", .to = "attention.to_out.0" },
+    { 0 }
+};
+static const vf_sized ideogram4_sizes[] = {
+    { .field = "in_channels", .tensor = "input_proj.weight", .axis = 1 },
+    { .field = "num_layers", .tensor = "layers.#.attention.to_q.weight", .kind = VF_SIZE_COUNT },
+    { .field = "attention_head_dim", .tensor = "layers.0.attention.norm_q.weight" },
+    { .field = "num_attention_heads", .tensor = "input_proj.weight", .by = "attention_head_dim" },
+    { .field = "intermediate_size", .tensor = "layers.0.feed_forward.w1.weight" },
+    { .field = "adaln_dim", .tensor = "adaln_proj.weight" },
+    { .field = "llm_features_dim", .tensor = "llm_cond_norm.weight" },
+    { 0 }
+};
 static const vf_rename krea2[] = {
     { .from = "last.down" },             /* which no model of the class has */
     { .from = "last.up" },
@@ -515,6 +530,12 @@ const vf_layout vf_layouts[] = {
     { .marks = { "layers.0.attention.to_q.weight", "x_pad_token" },
       .class = "ZImageTransformer2DModel", .slot = "transformer", .config = "{}",
       .sizes = zimage_sizes, .beside = true },
+    { .marks = { "layers.0.attention.qkv.weight", "llm_cond_norm.weight" },
+      .class = "Ideogram4Transformer2DModel", .slot = "transformer", .names = ideogram4,
+      .config = "{}", .sizes = ideogram4_sizes },
+    { .marks = { "layers.0.attention.to_q.weight", "llm_cond_norm.weight" },
+      .class = "Ideogram4Transformer2DModel", .slot = "transformer", .config = "{}",
+      .sizes = ideogram4_sizes, .beside = true },
     { .marks = { "txtfusion.projector.weight", "first.weight" },
       .class = "Krea2Transformer2DModel", .slot = "transformer", .names = krea2, .config = "{}",
       .sizes = krea2_sizes },

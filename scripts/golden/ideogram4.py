@@ -22,7 +22,7 @@ from diffusers.loaders import lora_conversion_utils
 from diffusers.models.transformers.transformer_ideogram4 import Ideogram4MRoPE
 
 TINY = dict(in_channels=16, num_layers=2, attention_head_dim=16, num_attention_heads=2,
-            intermediate_size=40, adaln_dim=8, llm_features_dim=24, rope_theta=5000000,
+            intermediate_size=40, adaln_dim=8, llm_features_dim=208, rope_theta=5000000,
             mrope_section=(3, 2, 2), norm_eps=1e-5)
 CASES = {"base": (2, 2, 3), "odd": (1, 5, 3), "equal": (2, 3, 3), "none": (2, 2, 4)}
 TIMES, LENGTHS, EQUAL, ONE, NONE = [984.375, 437.5], [5, 9], [7, 7], [9], [0, 0]
@@ -77,7 +77,51 @@ def names(out):
                       lora_conversion_utils._convert_non_diffusers_ideogram4_lora_to_diffusers)
 
 
+# The angles of the default sections need heads of 128.
+FIRST = dict(TINY, attention_head_dim=128, num_attention_heads=1, mrope_section=(24, 20, 20))
+
+
+def first_shapes():
+    d, text, wide, hidden = 128, *(FIRST[k] for k in ("llm_features_dim", "adaln_dim",
+                                                      "intermediate_size"))
+    shapes = {"input_proj.weight": (d, 16), "input_proj.bias": (d,),
+              "llm_cond_norm.weight": (text,), "llm_cond_proj.weight": (d, text), "llm_cond_proj.bias": (d,),
+              "adaln_proj.weight": (wide, d), "adaln_proj.bias": (wide,),
+              "embed_image_indicator.weight": (2, d), "final_layer.linear.weight": (16, d),
+              "final_layer.linear.bias": (16,), "final_layer.adaln_modulation.weight": (d, wide),
+              "final_layer.adaln_modulation.bias": (d,)}
+    for name in ("mlp_in", "mlp_out"):
+        shapes.update({f"t_embedding.{name}.weight": (d, d), f"t_embedding.{name}.bias": (d,)})
+    for i in range(FIRST["num_layers"]):
+        parts = {"attention.qkv": (3 * d, d), "attention.o": (d, d), "attention.norm_q": (d,),
+                 "attention.norm_k": (d,), "feed_forward.w1": (hidden, d),
+                 "feed_forward.w2": (d, hidden), "feed_forward.w3": (hidden, d),
+                 "attention_norm1": (d,), "attention_norm2": (d,), "ffn_norm1": (d,),
+                 "ffn_norm2": (d,), "adaln_modulation": (4 * d, wide)}
+        shapes.update({f"layers.{i}.{name}.weight": shape for name, shape in parts.items()})
+        shapes[f"layers.{i}.adaln_modulation.bias"] = (4 * d,)
+    return shapes
+
+
+def split(weights):
+    """The names of diffusers' class, whose reader of LoRAs cuts the fused module alike."""
+    ours = {}
+    for name, w in weights.items():
+        if ".qkv." in name:
+            for part, rows in zip("qkv", w.chunk(3)):
+                ours[name.replace(".qkv.", f".to_{part}.")] = rows
+        else:
+            ours[name.replace("attention.o.", "attention.to_out.0.")] = w
+    return ours
+
+
+def first(out):
+    golden.first_file(out / "ideogram4-first.safetensors", Ideogram4Transformer2DModel, FIRST,
+                      split, first_shapes(), inputs(FIRST, "base", 2, 2, 3), predict)
+
+
 def make(out):
     names(out)
+    first(out)
     golden.transformer(out / "ideogram4.safetensors", Ideogram4Transformer2DModel, TINY, CASES,
                        inputs, predict, LORA)

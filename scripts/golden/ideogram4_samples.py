@@ -47,7 +47,8 @@ def sample(name, steps, guidance):
         last = steps // 16
         schedule = dict(guidance_schedule=[7.0] * (steps - last) + [3.0] * last)
     latents = pipe("", height=H * 16, width=W * 16, num_inference_steps=steps,
-                   max_sequence_length=N, output_type="latent", latents=noise[..., ideogram4.squares(c, False)],
+                   max_sequence_length=N, output_type="latent",
+                   latents=noise[..., ideogram4.squares(c, False)],
                    **schedule).images
     latents = latents[..., ideogram4.squares(c, True)]
     t["latents"] = latents.reshape(1, 1, H, W, c).permute(0, 4, 1, 2, 3)[0]

@@ -409,6 +409,8 @@ static void test_pictures(void **state)
          * */
         { "krea2", 2, { .width = 192, .family = "krea2", .vae = "AutoencoderKLQwenImage" },
           "--adam_epsilon 1e-6" },
+        { "ideogram4", 2, { .channels = 16, .width = 208, .family = "ideogram4",
+                            .vae = "AutoencoderKLFlux2" }, "" },
         { "zimage", 3, { .width = 32, .family = "z-image", .vae = "AutoencoderKL" }, "" },
         { "ernie-image", 3, { .channels = 16, .width = 32, .family = "ernie-image",
                               .vae = "AutoencoderKLFlux2", .per_channel = true }, "" },

@@ -83,6 +83,12 @@ has '"class":"AutoencoderKLFlux2"' ernie.lmdb && has '"ratio":\[1,16,16\]' ernie
 has '"class":"Mistral3Model"' ernie.lmdb && has '"max_length":2048,"width":32' ernie.lmdb
 check "show ernie" 0 vlat show ernie.lmdb 000000000000/000
 stdout_has 'prompt_embeds f16 \[10,32\]'                     # <s> and nine letters
+pictures ideogram4 Ideogram4Pipeline 16
+has '"family": "ideogram4"' ideogram4.lmdb
+has '"class":"AutoencoderKLFlux2"' ideogram4.lmdb
+has '"class":"Qwen3VLModel"' ideogram4.lmdb && has '"max_length":2048,"width":208' ideogram4.lmdb
+check "show ideogram4" 0 vlat show ideogram4.lmdb 000000000000/000
+stdout_has 'prompt_embeds f16 \[[0-9]\{1,2\},208\]'          # 13 states of a token
 
 pictures z-image ZImagePipeline 4
 has '"family": "z-image"' z-image.lmdb

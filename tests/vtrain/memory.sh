@@ -148,6 +148,11 @@ need random_transformer ernie '{"_class_name": "ErnieImageTransformer2DModel", "
     "num_attention_heads": 4, "hidden_size": 512, "ffn_hidden_size": 1536, "text_in_dim": 256}'
 need random_dataset ernie-image.lmdb 2 1 20 20 64 256 ernie-image
 runs ernie-image ernie
+need random_transformer ideogram4 '{"_class_name": "Ideogram4Transformer2DModel", "num_layers": 3,
+    "num_attention_heads": 4, "attention_head_dim": 128, "intermediate_size": 1536,
+    "adaln_dim": 128, "llm_features_dim": 512}'
+need random_dataset ideogram4.lmdb 2 1 20 20 64 512 ideogram4
+runs ideogram4 ideogram4
 need random_transformer flux2 '{"_class_name": "Flux2Transformer2DModel", "num_layers": 2,
     "num_single_layers": 2, "num_attention_heads": 4, "joint_attention_dim": 512,
     "guidance_embeds": false}'

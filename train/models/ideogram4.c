@@ -279,7 +279,7 @@ static const vtrain_rename first_names[] = {
 
 const vtrain_family vtrain_ideogram4 = {
     .class_name = "Ideogram4Transformer2DModel",
-    .lora_names = first_names,
+    .lora_names = first_names, .kohya = &vtrain_kohya_scripts,
     .text_args = { "encoder_hidden_states" }, .layout = VTRAIN_TOKENS, .time = VTRAIN_TIME_CLEAN,
     .size = sizeof(ideogram4), .weights = offsetof(ideogram4, w), .table = model_table,
     .read = ideogram4_read, .fit = ideogram4_fit, .prepare = ideogram4_prepare,

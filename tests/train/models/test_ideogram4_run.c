@@ -98,7 +98,7 @@ static vf_safetensors *sample(const char *dir, const char *set, const char *gold
     char *path = vc_path_join(dir, set), *more, *file;
     vf_safetensors *gold = golden_open(golden);
     vc_err err = { 0 };
-    pipeline_set_make(set_at(path, "ideogram4", 24), gold, 1);
+    pipeline_set_make(set_at(path, "ideogram4", 208), gold, 1);
     more = vc_format("--validation_steps 1 --num_inference_steps %s %s",
                      vf_safetensors_meta(gold, "steps"), flags);
     file = vc_format("%s/out-%s-ideogram4/validation/step-1/000.safetensors", dir, set);
@@ -149,7 +149,7 @@ static void refused(const char *dir, const char *flags, const char *says)
     char *path = vc_path_join(dir, "refused");
     vf_safetensors *gold = golden_open("samples-ideogram4");
     vc_err err = { 0 };
-    pipeline_set_make(set_at(path, "ideogram4", 24), gold, 1);
+    pipeline_set_make(set_at(path, "ideogram4", 208), gold, 1);
     vf_safetensors_close(gold);
     assert_true(pipeline_run(dir, "refused", "ideogram4", flags, &err) != 0);
     assert_says(&err, says);
@@ -178,7 +178,7 @@ static void other_datasets(void **state)
     const toy t = set_at(path, "flux2", 48);
     toy_make(&t);
     assert_true(pipeline_run(*state, "flux2", "ideogram4", "", &err) != 0);
-    assert_says(&err, "24");
+    assert_says(&err, "208");
     assert_says(&err, "48");
     free(path);
 }
