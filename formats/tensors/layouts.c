@@ -425,6 +425,8 @@ static const vf_sized flux2_first_sizes[] = {
     { .field = "joint_attention_dim", .tensor = "txt_in.weight", .axis = 1 },
     { 0 }
 };
+/* Names behind a prefix that stay as they are. */
+static const vf_rename own_names[] = { { 0 } };
 #define FLUX2_MARK "double_stream_modulation_img.linear.weight"
 
 /* ---- all ---- */
@@ -512,6 +514,13 @@ const vf_layout vf_layouts[] = {
       .class = "Flux2", .slot = "transformer",
       .config = "{\"_class_name\":\"Flux2\",\"model_type\":\"klein\"}",
       .sizes = flux2_first_sizes },
+    { .marks = { "model.diffusion_model.joint_blocks.0.x_block.attn.qkv.weight" },
+      .within = "model.diffusion_model.", .names = own_names, .class = "MMDiTX",
+      .slot = "transformer",
+      .config = "{\"_class_name\":\"MMDiTX\"}", .sizes = none },
+    { .marks = { "joint_blocks.0.x_block.attn.qkv.weight" },
+      .class = "MMDiTX", .slot = "transformer",
+      .config = "{\"_class_name\":\"MMDiTX\"}", .sizes = none },
     { .marks = { "double_blocks.0.img_attn.norm.key_norm.scale",
                  "distilled_guidance_layer.in_proj.weight" },
       .class = "Chroma", .slot = "transformer",

@@ -436,6 +436,13 @@ static const char *const sd3_names[] = {
     "transformer_blocks.#.attn2.{norm_q,norm_k,to_q,to_k,to_v,to_out.0}",
     "transformer_blocks.#.{ff,ff_context}.net.{0.proj,2}", NULL
 };
+static const char *const sd3_first_names[] = {
+    "pos_embed", "x_embedder.proj", "{t,y}_embedder.mlp.{0,2}", "context_embedder",
+    "final_layer.{linear,adaLN_modulation.1}",
+    "joint_blocks.#.{x,context}_block.{attn.qkv,attn.proj,attn.ln_q,attn.ln_k,mlp.fc1,mlp.fc2,"
+    "adaLN_modulation.1}",
+    "joint_blocks.#.x_block.attn2.{qkv,proj,ln_q,ln_k}", NULL
+};
 static const vf_variant sd3_variants[] = {
     { .sign = "controlnet_*", .reads = "a control picture (ControlNet)" },
     { .sign = "image_proj*", .reads = "a reference picture (IP-Adapter)" },
@@ -516,6 +523,8 @@ const vf_transformer_kind vf_transformer_kinds[] = {
     { .class = "SD3Transformer2DModel", .names = sd3_names, .in = "in_channels",
       .out = "out_channels", .in_default = 16, .out_default = 16, .channels = { { 1, 0 } },
       .variants = sd3_variants, .trained = "Stable Diffusion 3 or 3.5" },
+    { .class = "MMDiTX", .names = sd3_first_names, .variants = sd3_variants,
+      .trained = "Stable Diffusion 3 or 3.5" },
     { .class = "Flux2Transformer2DModel", .names = flux2_names, .fields = flux2_fields,
       .in = "in_channels", .out = "out_channels", .in_default = 128, .channels = { { 1, 0 } },
       FLUX2 },

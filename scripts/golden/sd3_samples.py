@@ -1,7 +1,7 @@
 """Samples of diffusers' StableDiffusion3Pipeline, from the weights of the transformer's goldens.
 
-`samples-NAME` has the prompt's states `text_1`, `text_2` [n,D] of both CLIP encoders and `text_3` of
-T5, with the pooled vectors `pooled_1` and `pooled_2`, the same of the negative prompt
+`samples-NAME` has the prompt's states `text_1`, `text_2` [n,D] of both CLIP encoders and `text_3`
+of T5, with the pooled vectors `pooled_1` and `pooled_2`, the same of the negative prompt
 (`negative_...`), `text`, which is text_1, and the pipeline's `latents` [C,1,h,w], raw (not scaled).
 `sd3-without` has no T5: text_3 is one row of zeros. `sd3-unguided` has a guidance of 1. The first
 noise is vtrain's of seed SEED, prompt 0; steps and guidance_scale are in the metadata.

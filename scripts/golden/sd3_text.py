@@ -1,6 +1,6 @@
-"""Prompts through the three text encoders of Stable Diffusion 3 as diffusers' pipeline runs them: the
-states of both CLIP models in front of their last layers, their projected pooled states, and T5's
-states, all with their padding.
+"""Prompts through the three text encoders of Stable Diffusion 3 as diffusers' pipeline runs them:
+the states of both CLIP models in front of their last layers, their projected pooled states, and
+T5's states, all with their padding.
 
 `sd3-clip-l`, `sd3-clip-g` and `sd3-t5` are like the files of text_families.py: `prompts` with
 `ids_i`, `mask_i`, `states_i` and, of CLIP, `pooled_i`, and 100 `captions` with `caption_ids`,

@@ -28,6 +28,10 @@ grep -aq '"lora_unet_joint_blocks_0_x_block_attn_qkv.lora_down.weight"' \
 grep -aq '"diffusion_model.joint_blocks.0.context_block.attn.qkv.lora_down.weight"' \
     shown/checkpoint-2/lora_comfyui.safetensors || wrong "lora_comfyui has other names"
 
+# ---- all linears, the last block's modulation of the text among them, in all three names ----
+expect 0 . train all --training_type lora --rank 2 --target_name all-linear --max_train_steps 1
+same_loras all/checkpoint-1
+
 # ---- without T5: by a flag, and by model_index.json ----
 expect 0 'text_encoder_3 is left out' vprep --meta media --image_sample_size 64 \
     --video_sample_size 64 --model m --out without --text_encoder_3 none

@@ -440,7 +440,7 @@ int vtrain_lora_pair_of(vtrain_lora *l, const char *module, vtrain_lora_pair *p,
     p->trained = vtrain_lora_trained(l, p->scale, (double)p->a.dim[0]);
     if ((*e)->magnitude)
         vtrain_lora_magnitudes(*e, &r, p);
-    const bool swapped = vtrain_rename_swapped(&r);
+    const bool swapped = vtrain_rename_swapped(&r, p->b.dim[0], p->a.dim[1]);
     if (swapped && p->scaled)
         rc = vtrain_lora_swap(l, *e, &p->magnitude, err);
     if (swapped && !rc)

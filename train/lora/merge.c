@@ -263,7 +263,7 @@ static int fold_more(vtrain_lora *l, vtrain_lora_entry *e, const vtrain_renamed 
         l->merged_bytes += merged_bytes(v);
         set_merged(v, v->data);
     } else if (!rc) {
-        rc = add_change(l, v, &c, first, vtrain_rename_swapped(r), err);
+        rc = add_change(l, v, &c, first, vtrain_rename_swapped(r, all, bias ? 0 : row), err);
     }
     free(c.one.v);
     free(c.two.v);

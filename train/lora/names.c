@@ -72,9 +72,10 @@ int vtrain_rename_find(vtrain_renamed *r, const vtrain_rename *table, const char
     return r->theirs ? 0 : vc_no_memory(err);
 }
 
-bool vtrain_rename_swapped(const vtrain_renamed *r)
+bool vtrain_rename_swapped(const vtrain_renamed *r, int64_t rows, int64_t columns)
 {
-    return r->row && r->row->share[0] == VTRAIN_SWAPPED;
+    return r->row && (r->row->share[0] == VTRAIN_SWAPPED ||
+                      (r->row->share[0] == VTRAIN_SWAPPED_PAIR && rows == 2 * columns));
 }
 
 int vtrain_rename_module(vtrain_renamed *r, const vtrain_rename *table, const char *module,
@@ -88,7 +89,7 @@ int vtrain_rename_module(vtrain_renamed *r, const vtrain_rename *table, const ch
     rc = weight ? vtrain_rename_find(r, table, weight, err) : vc_no_memory(err);
     free(weight);
     const size_t n = rc || !r->row ? 0 : strlen(r->theirs), m = strlen(end);
-    if (n > m && vtrain_rename_swapped(r) && !strcmp(r->theirs + n - m, end)) {
+    if (n > m && r->row->share[0] == VTRAIN_SWAPPED && !strcmp(r->theirs + n - m, end)) {
         r->theirs[n - m] = 0;
     } else if (!rc) {
         free(r->theirs);

@@ -21,7 +21,7 @@
 #include "common/base/err.h"
 
 enum { VTRAIN_FUSED = 4,                      /* the most modules of a row */
-       VTRAIN_SWAPPED = -1 };
+       VTRAIN_SWAPPED = -1, VTRAIN_SWAPPED_PAIR = -2 };
 
 typedef struct vtrain_rename {
     const char *theirs;                       /* NULL ends a table */
@@ -29,7 +29,9 @@ typedef struct vtrain_rename {
     int share[VTRAIN_FUSED];                  /* the module's part of the matrix's rows, relative to
                                                * the others' parts; 0 means 1. VTRAIN_SWAPPED: of a
                                                * tensor of whole weights; the file has the second
-                                               * half of our rows first, in files of adapters too */
+                                               * half of our rows first, in files of adapters too.
+                                               * VTRAIN_SWAPPED_PAIR: of a module, likewise where it
+                                               * has two rows for each column */
     const char *comfyui;                      /* ComfyUI's name, without '#', if it is not theirs */
 } vtrain_rename;
 
@@ -55,8 +57,8 @@ int vtrain_rename_find(vtrain_renamed *r, const vtrain_rename *table, const char
  * its weight: r->theirs is the module's name, without ".weight". */
 int vtrain_rename_module(vtrain_renamed *r, const vtrain_rename *table, const char *module,
                          vc_err *err);
-/* Whether the file has the rows of r's module with the second half first. */
-bool vtrain_rename_swapped(const vtrain_renamed *r);
+/* Whether the file has the rows of r's module, of such sizes, with the second half first. */
+bool vtrain_rename_swapped(const vtrain_renamed *r, int64_t rows, int64_t columns);
 /* The rows of a fused matrix that belong to the module: *rows of them from *first on, of `all`.
  * Returns false if the modules cannot share so many rows. */
 bool vtrain_rename_rows(const vtrain_renamed *r, int64_t all, int64_t *first, int64_t *rows);

@@ -158,6 +158,14 @@ static vt_side halves_of(const vtrain_lora_entry *e, const vt_adapter *a)
     return vt_adapter_halves(a, one ? one->dim[0] : 0);
 }
 
+static int no_halves(const vtrain_lora *l, const vtrain_lora_entry *e, vc_err *err)
+{
+    return vc_fail(err, VC_EFORMAT, "%s: module \"%s\" has a LoKr whose first matrix has an "
+                   "odd number of rows, and here the layer's halves are the other way round, "
+                   "which no LoKr of these sizes has: give pytorch_lora_weights.safetensors",
+                   l->path, e->module);
+}
+
 /* Finds the factor by which this run would divide a weight as the file's LoKr does. */
 static bool find_factor(vt_adapter_size *s, const int64_t one[2], const int64_t two[2])
 {
@@ -222,11 +230,8 @@ static int size_more(vt_adapter_size *s, const vtrain_lora *l, const vtrain_lora
     if (!(s->alpha > 0))
         return vc_fail(err, VC_EMISMATCH, "%s: module \"%s\" has alpha %g, but training needs an "
                        "alpha above 0", l->path, e->module, s->alpha);
-    if (vtrain_rename_swapped(r) && halves_of(e, a) == VT_END)
-        return vc_fail(err, VC_EFORMAT, "%s: module \"%s\" has a LoKr whose first matrix has an "
-                       "odd number of rows, and here the layer's halves are the other way round, "
-                       "which no LoKr of these sizes has: give pytorch_lora_weights.safetensors",
-                       l->path, e->module);
+    if (vtrain_rename_swapped(r, 0, 0) && halves_of(e, a) == VT_END)
+        return no_halves(l, e, err);
     if (a->kron && !size_kron(s, e))
         return vc_fail(err, VC_EMISMATCH, "%s: module \"%s\" has a LoKr that is divided in a way "
                        "that this run cannot train: LyCORIS's factorization gives others",
@@ -275,7 +280,10 @@ static int load_more(vt_param *x, vtrain_lora *l, vt_ctx *g, vc_err *err)
     }
     e->used |= 1;
     const bool rows = f->side[0] == halves_of(e, a) || f->init == VT_INIT_ROWS;
-    int swap = v && rows && vtrain_rename_swapped(&r) ? vtrain_lora_swap(l, e, &own, err) : 0;
+    const bool swapped = vtrain_rename_swapped(&r, x->lin->w->dim[0], x->lin->w->dim[1]);
+    if (swapped && halves_of(e, a) == VT_END)
+        return no_halves(l, e, err);
+    int swap = v && rows && swapped ? vtrain_lora_swap(l, e, &own, err) : 0;
     if (swap)
         return swap;
     return v ? vf_values_set(g, x->t, &own, err)

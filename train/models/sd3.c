@@ -284,7 +284,7 @@ static vt_tensor *sd3_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tenso
     { "transformer_blocks.%d.", table, sizeof(block_weights), N_IN, n_out, block, NULL, NULL }
 
 const vtrain_family vtrain_sd3 = {
-    .class_name = "SD3Transformer2DModel",
+    .class_name = "SD3Transformer2DModel", .first_class = "MMDiTX", .convert = sd3_convert,
     .lora_names = sd3_names, .kohya = &vtrain_kohya_scripts,
     .layout = VTRAIN_CHANNELS_FIRST,
     .size = sizeof(sd3), .weights = offsetof(sd3, w), .table = model_table,

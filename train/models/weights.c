@@ -2,6 +2,7 @@
  * weights.h */
 #include "train/models/weights.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -126,6 +127,19 @@ static int swap_halves(vtrain_weights *w, vt_host *v, const char *theirs, vc_err
     return rc;
 }
 
+/* Whether the file has the tensor's halves the other way round. A bias has the sizes of its
+ * weight. */
+static bool is_swapped(const vtrain_renamed *r, const vt_source *file, const char *theirs,
+                       const vt_host *v)
+{
+    char name[200];
+    if (!r->row || v->nd != 1)
+        return vtrain_rename_swapped(r, v->dim[0], v->nd > 1 ? v->dim[1] : 0);
+    snprintf(name, sizeof name, "%.*sweight", (int)(strlen(theirs) - strlen("bias")), theirs);
+    return vtrain_rename_swapped(r, v->dim[0], r->row->share[0] == VTRAIN_SWAPPED_PAIR
+                                                   ? vtrain_size_in(file, name, 1) : 0);
+}
+
 static int get_renamed(void *arg, const char *name, vt_host *view, vc_err *err)
 {
     vtrain_weights *w = arg;
@@ -137,7 +151,7 @@ static int get_renamed(void *arg, const char *name, vt_host *view, vc_err *err)
         rc = file.get(file.arg, theirs, view, err);
     if (!rc && r.parts > 1)
         rc = take_rows(view, &r, theirs, err);
-    if (!rc && r.row && r.row->share[0] == VTRAIN_SWAPPED)
+    if (!rc && is_swapped(&r, &file, theirs, view))
         rc = swap_halves(w, view, theirs, err);
     free(theirs);
     return rc;

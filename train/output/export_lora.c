@@ -523,7 +523,8 @@ static int add_param(layout *l, const vt_param *x, vc_err *err)
     if (!rc && r.parts > 1)
         rc = is_module(x) ? add_fused(l, &r, x->lin, err) : 0;
     else if (!rc)
-        rc = add_one(l, x, name, vtrain_rename_swapped(&r), err);
+        rc = add_one(l, x, name, vtrain_rename_swapped(&r, x->lin->w->dim[0], x->lin->w->dim[1]),
+                     err);
     free(r.theirs);
     return rc;
 }

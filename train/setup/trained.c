@@ -310,7 +310,7 @@ static int check_diffsynth(const vtrain *t, vc_err *err)
 static bool has_no_form(const vt_lin *lin, const vtrain_renamed *r)
 {
     const vt_tensor *one = lin->factor[0] ? lin->factor[0] : lin->factor[1];
-    return r->parts > 1 || (vtrain_rename_swapped(r) &&
+    return r->parts > 1 || (vtrain_rename_swapped(r, lin->w->dim[0], lin->w->dim[1]) &&
                             vt_adapter_halves(lin->adapter, one->dim[0]) == VT_END);
 }
 

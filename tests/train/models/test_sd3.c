@@ -1,6 +1,6 @@
-/* test_sd3.c - Stable Diffusion 3's transformer, the worked example of docs/adding-a-model.md, equals
- * diffusers': outputs, losses, every gradient, also of a LoRA; recomputed blocks have the same bits;
- * wrong configs are refused. */
+/* test_sd3.c - Stable Diffusion 3's transformer, the worked example of docs/adding-a-model.md,
+ * equals diffusers': outputs, losses, every gradient, also of a LoRA; recomputed blocks have the
+ * same bits; names of LoRAs and files of the first authors are read; wrong configs are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,6 +14,8 @@
 #include "tests/train/models/reference.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
+/* Of sd3-names: of two blocks 18 and 11, and 7 outside of them. */
+enum { LORA_NAMES = 18 + 11 + 7 };
 
 static const ref_variant variants[] = {
     { "sd3", { "odd", "without" }, 19 }, { "sd3.5", { "whole" }, 19 },
@@ -38,6 +40,21 @@ static void test_stored(void **state)
     (void)state;
     double e = ref_f16_error(&vtrain_sd3, "sd3", "odd");
     assert_true(e > 0 && e <= 1e-3);
+}
+
+/* Names of the first authors, as in ComfyUI's files: queries, keys and values are one module. */
+static void test_names(void **state)
+{
+    (void)state;
+    ref_check_names(&vtrain_sd3, "sd3-names", LORA_NAMES);
+}
+
+/* A file of the first authors, without a config.json, is the model that diffusers makes of it: its
+ * last block and the head have shift before scale. */
+static void test_first(void **state)
+{
+    (void)state;
+    ref_check_first(&vtrain_sd3, "sd3-first", &suite.f32);
 }
 
 /* ---- refused configs and inputs ---- */
@@ -99,7 +116,8 @@ static void test_bad_inputs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        REF_TESTS(suite), cmocka_unit_test(test_stored),
+        REF_TESTS(suite), cmocka_unit_test(test_stored), cmocka_unit_test(test_first),
+        cmocka_unit_test(test_names),
         cmocka_unit_test(test_bad_models), cmocka_unit_test(test_bad_inputs),
     };
     suite.bf16.output = golden_tolerance(suite.bf16.output, 1.2e-2);
