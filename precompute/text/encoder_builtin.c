@@ -1,4 +1,4 @@
-/* encoder_builtin.c - the weight-free text encoder: hashed word n-grams.
+/* encoder_builtin.c - text encoders without weights: hashed word n-grams, and none at all.
  *
  * Words are runs of letters, digits and bytes above 127, in ASCII lower case. Every n-gram has a
  * fixed Gaussian vector, which Philox draws with the n-gram's XXH3-64 as seed. Row 0 describes the
@@ -124,3 +124,45 @@ static const text_model model = {
 };
 
 const text_class text_builtin = { "BuiltinTextEncoder", &model, NULL };
+
+/* ---- none at all ---- */
+
+/* Where an encoder was left out, each prompt is one row of zeros, as wide as the transformer's tokens
+ * (families.h: vc_text.optional). */static int open_absent(void **m, const void *kind, const encoder_opts *o, text_info *info,
+                       vc_err *err)
+{
+    vf_hasher h;
+
+    (void)kind, (void)err;
+    *m = NULL;
+    info->width = o->text.absent;
+    info->rows = 1;
+    vf_hasher_begin(&h, "no text encoder 1");
+    vf_hasher_int(&h, "width", o->text.absent);
+    info->fingerprint = vf_hasher_end(&h);
+    info->tokenizer = vf_hash("no tokenizer 1", 14);
+    return 0;
+}
+
+/* The row is the state of one token, the same for every prompt. */
+static void one_word(const char *text, int length, int64_t *ids, int64_t *mask)
+{
+    (void)text;
+    memset(ids, 0, (size_t)length * sizeof *ids);
+    memset(mask, 0, (size_t)length * sizeof *mask);
+    mask[0] = 1;
+}
+
+/* The areas of states begin as zeros, and nothing writes to them. */
+static int encode_zeros(void *m, const text_tokens *t, float *states, float *pooled, vc_err *err)
+{
+    (void)m, (void)t, (void)states, (void)pooled, (void)err;
+    return 0;
+}
+
+static const text_model absent = {
+    .class = VC_NO_TEXT, .masked = true, .open = open_absent, .close = close_words,
+    .words = one_word, .encode = encode_zeros
+};
+
+const text_class text_absent = { VC_NO_TEXT, &absent, NULL };

@@ -64,5 +64,14 @@ expect 2 'are those of sd3, and the values would be those of flux' vprep --meta 
     --image_sample_size 64 --video_sample_size 64 --vae m/vae --text_encoder m/text_encoder \
     --text_encoder_2 m/text_encoder_3 --tokenizer m/tokenizer --tokenizer_2 m/tokenizer_3 --out big
 
+for class in StableDiffusionXLPipeline StableDiffusionPipeline; do
+    mkdir -p unet
+    echo "{\"_class_name\": \"$class\"}" >unet/model_index.json
+    expect 2 "$class: models with a UNet .* are not trained here" vprep --meta media --model unet \
+        --out none
+    expect '1 2' "$class: models with a UNet" vtrain --latents a --model unet --output_dir none
+done
+absent none
+
 # ---- a LoRA, also with frozen weights in 8 bits, and a full finetune resume bit for bit ----
 resume_alike 4

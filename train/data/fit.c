@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/families.h"
 #include "common/os/file.h"
 #include "formats/json/config.h"
 
