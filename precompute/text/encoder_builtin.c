@@ -127,8 +127,9 @@ const text_class text_builtin = { "BuiltinTextEncoder", &model, NULL };
 
 /* ---- none at all ---- */
 
-/* Where an encoder was left out, each prompt is one row of zeros, as wide as the transformer's tokens
- * (families.h: vc_text.optional). */static int open_absent(void **m, const void *kind, const encoder_opts *o, text_info *info,
+/* Where an encoder was left out, each prompt is one row of zeros, as wide as the transformer's
+ * tokens (families.h: vc_text.optional). */
+static int open_absent(void **m, const void *kind, const encoder_opts *o, text_info *info,
                        vc_err *err)
 {
     vf_hasher h;
