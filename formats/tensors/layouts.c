@@ -200,6 +200,11 @@ static const char clip_text_config[] =
     "{\"model_type\":\"clip_text_model\",\"hidden_act\":\"quick_gelu\",\"layer_norm_eps\":1e-5,"
     "\"eos_token_id\":2}";
 
+/* CLIP-G of Stable Diffusion 3 and XL, the released one of 32 layers. */
+static const char clip_g_config[] =
+    "{\"model_type\":\"clip_text_model\",\"hidden_act\":\"gelu\",\"layer_norm_eps\":1e-5,"
+    "\"eos_token_id\":2}";
+
 /* ---- decoders, in ComfyUI's files, whose names are those of transformers ---- */
 
 #define DECODER(i) "model.layers." i "."
@@ -465,6 +470,10 @@ const vf_layout vf_layouts[] = {
                  "shared.weight" },
       .class = "t5", .slot = "text_encoder_2", .names = transformers_t5,
       .config = t5_config, .sizes = t5_sizes },
+    { .marks = { "text_model.embeddings.token_embedding.weight",
+                 "text_model.encoder.layers.31.layer_norm1.weight" },
+      .class = "clip_text_model", .slot = "text_encoder_2",
+      .config = clip_g_config, .sizes = clip_text_sizes },
     { .marks = { "text_model.embeddings.token_embedding.weight" },
       .class = "clip_text_model", .slot = "text_encoder",
       .config = clip_text_config, .sizes = clip_text_sizes },

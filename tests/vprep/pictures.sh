@@ -59,6 +59,15 @@ has '"class":"T5EncoderModel"' chroma.lmdb && has '"max_length":512,"width":16' 
 check "show chroma" 0 vlat show chroma.lmdb 000000000000/000
 stdout_has 'prompt_embeds f16 \[[0-9]\{1,2\},16\]'
 
+pictures sd3 StableDiffusion3Pipeline 4
+has '"family": "sd3"' sd3.lmdb
+has '"class":"AutoencoderKL"' sd3.lmdb && has '"scaling_factor":1.5305,"shift_factor":0.0609' sd3.lmdb
+has '"class":"CLIPTextModelWithProjection"' sd3.lmdb && has '"max_length":77,"width":24' sd3.lmdb
+has '"class":"T5EncoderModel"' sd3.lmdb && has '"max_length":256,"width":48' sd3.lmdb
+check "show sd3" 0 vlat show sd3.lmdb 000000000000/000
+stdout_has 'pooled f16 \[24\]' && stdout_has 'pooled f16 \[20\]'
+stdout_has 'prompt_embeds f16 \[77,16\]' && stdout_has 'prompt_embeds f16 \[256,48\]'
+
 pictures krea2 Krea2Pipeline 16
 has '"family": "krea2"' krea2.lmdb
 has '"class":"AutoencoderKLQwenImage"' krea2.lmdb

@@ -177,7 +177,8 @@ static void check_texts(vt_ctx *g, const sd3 *m, const vtrain_cond *text)
     const vt_tensor *l = text[CLIP_L].embeds, *clip_g = text[CLIP_G].embeds;
     const int64_t pooled = width_of(text[CLIP_L].pooled) + width_of(text[CLIP_G].pooled);
     if (pooled != m->pooled)
-        vt_fail(g, VC_EMISMATCH, "pooled prompts are %lld wide, but pooled_projection_dim is %lld",
+        vt_fail(g, VC_EMISMATCH, "pooled prompts are %lld wide, but pooled_projection_dim is %lld: "
+                "encode the captions with this model's text encoders (vprep --model)",
                 (long long)pooled, (long long)m->pooled);
     else if (!l || !clip_g || l->dim[1] != clip_g->dim[1] || !text[T5].embeds ||
              width_of(l) + width_of(clip_g) > m->text || width_of(text[T5].embeds) != m->text)
