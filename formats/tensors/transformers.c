@@ -9,6 +9,7 @@
 
 #include "common/os/file.h"
 #include "formats/tensors/component.h"
+#include "formats/tensors/pipelines.h"
 #include "formats/tensors/transformers_parts.h"
 
 enum { MAX_CONFIG = 1 << 20 };
@@ -265,6 +266,30 @@ static bool is_builtin(const char *model)
     return is;
 }
 
+void vf_transformer_each_other(void (*row)(void *arg, const char *model, const char *reads),
+                               void *arg)
+{
+    const char *last = "";
+    for (const vf_other_pipeline *p = vf_other_pipelines; p->class; p++) {
+        if (!p->same && strcmp(last, p->model))
+            row(arg, p->model, p->reads);
+        last = p->same ? last : p->model;
+    }
+}
+
+/* Says what a pipeline of another row is, in one sentence. */
+static int refuse_other(const char *model, const char *class, const vf_other_pipeline *p,
+                        vc_err *err)
+{
+    if (p->same)
+        return vc_fail(err, VC_EINVAL, "%s/model_index.json: %.80s runs the weights of %s: write "
+                       "that class in its place", model, class, p->same);
+    return vc_fail(err, VC_EINVAL, "%s/model_index.json: no family here has a pipeline %.80s, of "
+                   "%s%s%s: `vprep --help families` lists the models that are trained", model,
+                   class, p->model, p->reads ? ", which reads " : p->is ? ", " : "",
+                   p->reads ? p->reads : p->is ? p->is : "");
+}
+
 int vf_transformer_check_pipeline(const char *model, vc_err *err)
 {
     char list[1200] = "";
@@ -275,7 +300,10 @@ int vf_transformer_check_pipeline(const char *model, vc_err *err)
         rc = vc_context(err, vf_json_str_opt(o, "_class_name", &class, err), "%s/model_index.json",
                         model);
     const bool unknown = !rc && *class && !is_known(class);
-    if (unknown && strstr(class, "Control"))
+    const vf_other_pipeline *other = unknown ? vf_other_pipeline_of(class) : NULL;
+    if (other)
+        rc = refuse_other(model, class, other, err);
+    else if (unknown && strstr(class, "Control"))
         rc = vc_fail(err, VC_EINVAL, "%s/model_index.json: %.80s: of Control models, which read "
                      "the latents of a control clip beside the noisy ones, VideoX-Fun's of "
                      "CogVideoX and Wan are trained here (CogVideoXFunControlPipeline, "

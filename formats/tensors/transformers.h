@@ -33,6 +33,12 @@ bool vf_transformer_has(const char *class, const char *name);
 void vf_transformer_each_refused(void (*row)(void *arg, const char *models, const char *reads),
                                  void *arg);
 
+/* Calls row(arg, model, reads) for each model of diffusers' other pipelines, but for pipelines that
+ * run the weights of one here. reads: what it reads that no dataset has; NULL: no family has its
+ * network. */
+void vf_transformer_each_other(void (*row)(void *arg, const char *model, const char *reads),
+                               void *arg);
+
 /* The pipeline for a transformer whose folder names none: that whose flag is set in the
  * transformer's config.json, else the family's first. */
 const vc_pipeline *vf_transformer_pipeline(const vc_family *f, const cJSON *config);

@@ -47,6 +47,16 @@ static void add_refused(void *arg, const char *models, const char *reads)
     r->at = put(r->out, r->at, reads, first);
 }
 
+static void add_other(void *arg, const char *model, const char *reads)
+{
+    refused *r = arg;
+    char word[WIDTH];
+    snprintf(word, sizeof word, "%s%s%s%s", model, reads ? " (" : "", reads ? reads : "",
+             reads ? ")" : "");
+    r->at = put(r->out, r->at, word, !r->models);
+    r->models = model;
+}
+
 void prep_families_page(FILE *out)
 {
     fprintf(out, "Families, and the pipelines of model_index.json whose models are read\n");
@@ -61,5 +71,14 @@ void prep_refused_page(FILE *out)
     fprintf(out, "Models that are trained, and what is refused by name: transformers of their "
                  "classes\nthat read more\n");
     vf_transformer_each_refused(add_refused, &r);
+    fputc('\n', out);
+}
+
+void prep_others_page(FILE *out)
+{
+    fprintf(out, "Models of diffusers' other pipelines, which no family here has, and what some "
+                 "read\n");
+    refused r = { .out = out, .at = fprintf(out, "%*s", INDENT, "") };
+    vf_transformer_each_other(add_other, &r);
     fputc('\n', out);
 }

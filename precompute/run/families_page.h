@@ -1,6 +1,7 @@
 /* families_page.h - vprep --help families, the families of common/families.c with their pipelines,
- * and vprep --help refused, the variants that formats/tensors refuses by name. docs/flags.md has
- * both pages, and README.md the first (scripts/flags-doc). */
+ * vprep --help refused, the variants that formats/tensors refuses by name, and vprep --help others,
+ * the models of diffusers' pipelines that no family has. docs/flags.md has these pages, and
+ * README.md the first (scripts/flags-doc). */
 #ifndef PRECOMPUTE_RUN_FAMILIES_PAGE_H
 #define PRECOMPUTE_RUN_FAMILIES_PAGE_H
 
@@ -8,5 +9,6 @@
 
 void prep_families_page(FILE *out);
 void prep_refused_page(FILE *out);
+void prep_others_page(FILE *out);
 
 #endif

@@ -53,7 +53,8 @@ static const vc_program program = {
     .first = "meta out model video_sample_size video_sample_n_frames video_sample_stride "
              "train_mode validation_prompts dry_run",
     .pages = (const vc_page[]){ { "families", prep_families_page },
-                                  { "refused", prep_refused_page }, { 0 } },
+                                  { "refused", prep_refused_page },
+                                  { "others", prep_others_page }, { 0 } },
 };
 
 /* ---- settings ---- */

@@ -19,7 +19,8 @@ for program in vprep vtrain; do
         check "$program --help $topic" 0 $program --help "$topic"
         lines=$(wc -l <"$stdout")
         [ "$lines" -le $most ] || wrong "$program --help $topic has $lines lines"
-        names <"$stdout" >>found || [[ $topic =~ ^(families|refused)$ ]]      # pages without flags
+        # pages without flags
+        names <"$stdout" >>found || [[ $topic =~ ^(families|refused|others)$ ]]
     done <topics
     check "$program --help all" 0 $program --help all
     names <"$stdout" | grep -vxE 'config|help|version' >all
@@ -32,8 +33,9 @@ expect 0 '^Captions$' vprep --help tags
 stdout_has '^  --caption_column'
 expect 0 '^  --comm_timeout' vtrain --help nccl_timeout
 expect 2 'no flag has to do with "zebra"; topics are data' vtrain --help zebra
-expect 2 'topics are .*families, refused, all' vprep --help zebra
+expect 2 'topics are .*families, refused, others, all' vprep --help zebra
 expect 0 'krea2  *Krea2Pipeline' vprep --help families
 expect 0 'layers of a picture (Qwen-Image-Layered)' vprep --help refused
+expect 0 'Wan 2.2 Animate (poses and a face)' vprep --help others
 expect 0 '^  --limit N' vlat list --help all
 expect 0 '^  --sheet\|--\[no_\]sheet' vdecode --help

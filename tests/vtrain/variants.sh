@@ -123,12 +123,21 @@ echo '{"weight_map":{"proj_out.weight":"diffusion_pytorch_model-00001-of-00002.s
 both 'vace_patch_embedding.weight: .*(VACE, ' --model m
 
 # ---- pipelines that no family has ----
-for pipeline in QwenImageLayeredPipeline WanAnimatePipeline MochiPipeline; do
+while IFS='|' read -r pipeline says; do
     folder $pipeline '{"_class_name":"FluxTransformer2DModel"}' proj_out.weight
-    both "m/model_index.json: no family here has a pipeline $pipeline: .*known: CogVideoXPipeline" \
-        --model m
-done
-folder SD3ControlNetPipeline '{"_class_name":"FluxTransformer2DModel"}' proj_out.weight
+    both "m/model_index.json: $says" --model m
+done <<'ROWS'
+QwenImageLayeredPipeline|no family here has a pipeline QwenImageLayeredPipeline, of Qwen-Image-Layered, which reads layers of a picture: `vprep --help families` lists
+WanAnimatePipeline|no family here has a pipeline WanAnimatePipeline, of Wan 2.2 Animate, which reads poses and a face:
+Kandinsky5T2VPipeline|no family here has a pipeline Kandinsky5T2VPipeline, of Kandinsky 5: `vprep --help families`
+Cosmos2_5_PredictBasePipeline|no family here has a pipeline Cosmos2_5_PredictBasePipeline, of Cosmos:
+SanaPipeline|no family here has a pipeline SanaPipeline, of Sana:
+StableDiffusionXLPipeline|no family here has a pipeline StableDiffusionXLPipeline, of Stable Diffusion XL, whose network is a U-Net and no transformer:
+FluxImg2ImgPipeline|FluxImg2ImgPipeline runs the weights of FluxPipeline: write that class in its place
+FluxControlNetPipeline|FluxControlNetPipeline runs the weights of FluxPipeline beside a ControlNet, which vtrain.s --controlnet names:
+SomebodysPipeline|no family here has a pipeline SomebodysPipeline: .*known: CogVideoXPipeline
+ROWS
+folder SomebodysControlPipeline '{"_class_name":"FluxTransformer2DModel"}' proj_out.weight
 both "of Control models, .* VideoX-Fun's of CogVideoX and Wan are trained here" --model m
 
 # ---- the first authors' folders, and single files ----
