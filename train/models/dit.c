@@ -238,6 +238,8 @@ static void share(vt_ctx *g, vtrain_dit *m, vt_tensor **s)
     vt_share_parts(g, m->part[0], m->part[1]);
     for (int k = 0; k < n; k++)
         s[k] = vt_own_part(g, s[k], k);
+    if (m->family->stream)
+        s[m->family->stream] = vt_own_part(g, s[m->family->stream], 0);
 }
 
 /* Prepares s for a block: the first one of its kind, or the first one that shares the sequence. */

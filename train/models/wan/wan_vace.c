@@ -91,7 +91,6 @@ static void vace_fit(const void *model, vtrain_fit *fit)
     fit->mode = VC_MODE_VACE;
     fit->token_times = false;
     fit->blocks += m->n_vace;
-    fit->heads = 0;                           /* processes cannot share the two streams */
 }
 
 /* ---- forward ---- */
@@ -168,7 +167,7 @@ const vtrain_family vtrain_wan_vace = {
                   NULL, NULL },
                 { "vace_blocks.%d.", vace_table, sizeof(vace_weights), N_IN, 2, vace_block, NULL,
                   after } },
-    .head = wan_head,
+    .stream = CONTROL, .head = wan_head,
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
     .flow_shift = 3, .logit_mean = 0, .logit_std = 1,
     .posterior_mean = true, .bf16 = true,
