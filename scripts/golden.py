@@ -69,6 +69,15 @@ def fill_module(module, skip=()):
     return shapes
 
 
+def filled(cls, config, hidden="_", skip=()):
+    """Makes a module of diffusers with filled weights; returns it and its metadata. Fields of its
+    config whose names begin with `hidden` are left out."""
+    module = cls(**config).eval()
+    shapes = fill_module(module, skip)
+    kept = {k: v for k, v in module.config.items() if not k.startswith(hidden)}
+    return module, dict(config=dict(kept, _class_name=cls.__name__), weights=shapes)
+
+
 def rounded(model, dtype):
     """Rounds the weights to dtype, as in a file of this type; returns a function that restores
     them."""

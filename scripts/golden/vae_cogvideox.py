@@ -15,10 +15,7 @@ LENGTHS = (1, 5, 9, 13, 17, 21, 33, 49)
 
 
 def model(**changed):
-    vae = AutoencoderKLCogVideoX(**dict(CONFIG, **changed)).eval()
-    shapes = golden.fill_module(vae)
-    config = {k: v for k, v in vae.config.items() if k != "_name_or_path"}
-    return vae, dict(config=dict(config, _class_name="AutoencoderKLCogVideoX"), weights=shapes)
+    return golden.filled(AutoencoderKLCogVideoX, dict(CONFIG, **changed), "_name_or_path")
 
 
 def clip(name, f, h, w):
@@ -39,6 +36,27 @@ def decode(vae, z, *condition):
     y = vae.decode(z[None], *condition).sample
     u8 = VideoProcessor(vae_scale_factor=8).postprocess_video(y, output_type="pil")[0]
     return y[0].permute(1, 2, 3, 0), np.stack([np.asarray(frame) for frame in u8])
+
+
+def in_tiles(out, name, whole, pixels, z, decode=decode):
+    """Writes a clip's moments and a latent's frames of a VAE that works in tiles."""
+    vae, meta = whole
+    mean, logvar = encode(vae, pixels)
+    _, u8 = decode(vae, z)
+    tensors = {"pixels": pixels, "z": z, "mean": mean, "logvar": logvar, "u8": u8}
+    golden.save(out / f"{name}.safetensors", tensors, **meta)
+
+
+def rounding(name, tensors, vae, f, n, decode=decode):
+    """Prints the distance of diffusers' own bf16 from its f32."""
+    vae = vae.to(torch.bfloat16)
+    x = torch.from_numpy(tensors["short"][:f]).float() / 127.5 - 1
+    mean = vae.encode(x.permute(3, 0, 1, 2)[None].bfloat16()).latent_dist.mean[0].float()
+    sample = decode(vae, tensors["z"][:, :n].bfloat16())[0].float()
+    for what, a, b in (("mean", mean, tensors[f"mean.{f}"]),
+                       ("sample", sample, tensors[f"sample.{n}"])):
+        far = float((a[-b.shape[0]:] - b).abs().max() / b.abs().max())
+        print(f"{name} bf16 against f32: {what} {far:.2e}")
 
 
 def lengths(out):

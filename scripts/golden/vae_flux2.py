@@ -13,10 +13,7 @@ SKIPPED = "bn.num_batches_tracked"                    # an integer
 
 
 def model(**changed):
-    vae = AutoencoderKLFlux2(**dict(CONFIG, **changed)).eval()
-    shapes = golden.fill_module(vae, skip=(SKIPPED,))
-    config = {k: v for k, v in vae.config.items() if not k.startswith("_")}
-    return vae, dict(config=dict(config, _class_name="AutoencoderKLFlux2"), weights=shapes)
+    return golden.filled(AutoencoderKLFlux2, dict(CONFIG, **changed), skip=(SKIPPED,))
 
 
 def encode(vae, pixels, dtype=torch.float32):

@@ -13,10 +13,7 @@ TILES = dict(tile_sample_min_height=32, tile_sample_min_width=32, tile_sample_st
 
 
 def model(**changed):
-    vae = AutoencoderKLHunyuanVideo(**dict(CONFIG, **changed)).eval()
-    shapes = golden.fill_module(vae)
-    config = {k: v for k, v in vae.config.items() if k != "_name_or_path"}
-    return vae, dict(config=dict(config, _class_name="AutoencoderKLHunyuanVideo"), weights=shapes)
+    return golden.filled(AutoencoderKLHunyuanVideo, dict(CONFIG, **changed), "_name_or_path")
 
 
 def lengths(out, cog):
@@ -35,13 +32,10 @@ def lengths(out, cog):
 
 def tiles(out, cog):
     """Writes results in tiles, of a model whose config disables the attention in its middle."""
-    vae, meta = model(mid_block_add_attention=False, layers_per_block=2)
-    vae.enable_tiling(**TILES)
-    pixels, z = cog.clip("tiles", 21, 40, 48), golden.draw("z.tiles", (4, 6, 5, 6))
-    mean, logvar = cog.encode(vae, pixels)
-    sample, u8 = cog.decode(vae, z)
-    golden.save(out / "vae_hunyuan_tiles.safetensors",
-                {"pixels": pixels, "z": z, "mean": mean, "logvar": logvar, "u8": u8}, **meta)
+    whole = model(mid_block_add_attention=False, layers_per_block=2)
+    whole[0].enable_tiling(**TILES)
+    cog.in_tiles(out, "vae_hunyuan_tiles", whole, cog.clip("tiles", 21, 40, 48),
+                 golden.draw("z.tiles", (4, 6, 5, 6)))
 
 
 def make(out):

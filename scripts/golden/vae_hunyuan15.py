@@ -1,7 +1,6 @@
 """AutoencoderKLHunyuanVideo15: moments of clips of every length, decodes of latents of one to five
 frames, and both in tiles. Pixels are u8, seen as u8 / 127.5 - 1, channels last.
 """
-import torch
 from diffusers import AutoencoderKLHunyuanVideo15
 
 import golden
@@ -14,23 +13,7 @@ TILES = dict(tile_sample_min_height=64, tile_sample_min_width=64, tile_latent_mi
 
 
 def model(**changed):
-    vae = AutoencoderKLHunyuanVideo15(**dict(CONFIG, **changed)).eval()
-    shapes = golden.fill_module(vae)
-    config = {k: v for k, v in vae.config.items() if not k.startswith("_")}
-    return vae, dict(config=dict(config, _class_name="AutoencoderKLHunyuanVideo15"),
-                     weights=shapes)
-
-
-def rounding(tensors, vae, cog, f, n):
-    """Prints the distance of diffusers' own bf16 from its f32."""
-    vae = vae.to(torch.bfloat16)
-    x = torch.from_numpy(tensors["short"][:f]).float() / 127.5 - 1
-    mean = vae.encode(x.permute(3, 0, 1, 2)[None].bfloat16()).latent_dist.mean[0].float()
-    sample = cog.decode(vae, tensors["z"][:, :n].bfloat16())[0].float()
-    for what, a, b in (("mean", mean, tensors[f"mean.{f}"]),
-                       ("sample", sample, tensors[f"sample.{n}"])):
-        far = float((a[-b.shape[0]:] - b).abs().max() / b.abs().max())
-        print(f"vae_hunyuan15 bf16 against f32: {what} {far:.2e}")
+    return golden.filled(AutoencoderKLHunyuanVideo15, dict(CONFIG, **changed))
 
 
 def lengths(out, cog):
@@ -45,18 +28,14 @@ def lengths(out, cog):
         sample, tensors[f"u8.{n}"] = cog.decode(vae, tensors["z"][:, :n].contiguous())
         tensors[f"sample.{n}"] = sample[-4:]
     golden.save(out / "vae_hunyuan15.safetensors", tensors, **meta)
-    rounding(tensors, vae, cog, 17, 5)
+    cog.rounding("vae_hunyuan15", tensors, vae, 17, 5)
 
 
 def tiles(out, cog):
-    vae, meta = model(layers_per_block=2)
-    vae.enable_tiling(**TILES)
-    pixels, z = cog.clip("hunyuan15.tiles", 5, 80, 96), golden.draw("z.hunyuan15.tiles",
-                                                                   (4, 2, 5, 6))
-    mean, logvar = cog.encode(vae, pixels)
-    _, u8 = cog.decode(vae, z)
-    golden.save(out / "vae_hunyuan15_tiles.safetensors",
-                {"pixels": pixels, "z": z, "mean": mean, "logvar": logvar, "u8": u8}, **meta)
+    whole = model(layers_per_block=2)
+    whole[0].enable_tiling(**TILES)
+    cog.in_tiles(out, "vae_hunyuan15_tiles", whole, cog.clip("hunyuan15.tiles", 5, 80, 96),
+                 golden.draw("z.hunyuan15.tiles", (4, 2, 5, 6)))
 
 
 def make(out):

@@ -14,10 +14,7 @@ CONFIG = dict(block_out_channels=[8, 16, 16, 24], layers_per_block=1, latent_cha
 
 
 def model(**changed):
-    vae = AutoencoderKL(**dict(CONFIG, **changed)).eval()
-    shapes = golden.fill_module(vae)
-    config = {k: v for k, v in vae.config.items() if not k.startswith("_")}
-    return vae, dict(config=dict(config, _class_name="AutoencoderKL"), weights=shapes)
+    return golden.filled(AutoencoderKL, dict(CONFIG, **changed))
 
 
 def encode(vae, pixels, dtype=torch.float32):

@@ -63,10 +63,7 @@ class OurNoise:
 
 
 def model(config):
-    vae = AutoencoderKLLTXVideo(**config).eval()
-    shapes = golden.fill_module(vae)
-    config = {k: v for k, v in vae.config.items() if k != "_name_or_path"}
-    return vae, dict(config=dict(config, _class_name="AutoencoderKLLTXVideo"), weights=shapes)
+    return golden.filled(AutoencoderKLLTXVideo, config, "_name_or_path")
 
 
 def decode(vae, cog, z):

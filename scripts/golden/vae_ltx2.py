@@ -18,10 +18,7 @@ FINE = dict(patch_size=1, spatial_compression_ratio=8)
 
 
 def model(config):
-    vae = AutoencoderKLLTX2Video(**config).eval()
-    shapes = golden.fill_module(vae)
-    config = {k: v for k, v in vae.config.items() if k != "_name_or_path"}
-    return vae, dict(config=dict(config, _class_name="AutoencoderKLLTX2Video"), weights=shapes)
+    return golden.filled(AutoencoderKLLTX2Video, config, "_name_or_path")
 
 
 def decode(vae, z):

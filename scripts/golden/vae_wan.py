@@ -18,10 +18,7 @@ TILES = dict(tile_sample_min_height=32, tile_sample_min_width=32, tile_sample_st
 
 
 def model(cls, **changed):
-    vae = cls(**dict(CONFIG, **changed)).eval()
-    shapes = golden.fill_module(vae)
-    config = {k: v for k, v in vae.config.items() if not k.startswith("_")}
-    return vae, dict(config=dict(config, _class_name=cls.__name__), weights=shapes)
+    return golden.filled(cls, dict(CONFIG, **changed))
 
 
 def decode(vae, cog, z):
@@ -37,21 +34,8 @@ def moments(vae, cog, tensors, name, pixels):
     tensors[f"mean.{name}"], tensors[f"logvar.{name}"] = cog.encode(vae, pixels)
 
 
-def rounding(name, tensors, whole, cog, f, n):
-    """Prints the distance of diffusers' own bf16 from its f32."""
-    vae = whole[0].to(torch.bfloat16)
-    x = torch.from_numpy(tensors["short"][:f]).float() / 127.5 - 1
-    mean = vae.encode(x.permute(3, 0, 1, 2)[None].bfloat16()).latent_dist.mean[0].float()
-    sample = decode(vae, cog, tensors["z"][:, :n].bfloat16())[0].float()
-    for what, a, b in (("mean", mean, tensors[f"mean.{f}"]),
-                       ("sample", sample, tensors[f"sample.{n}"])):
-        far = float((a[-b.shape[0]:] - b).abs().max() / b.abs().max())
-        print(f"{name} bf16 against f32: {what} {far:.2e}")
-
-
 def lengths(out, cog, name, cls, counts, lengths, tall, **changed):
-    whole = model(cls, **changed)
-    vae, meta = whole
+    vae, meta = model(cls, **changed)
     side = 8 * (changed.get("patch_size") or 1)
     tensors = {"short": cog.clip("wan", max(lengths), 2 * side, 3 * side),
                "z": golden.draw("z.wan", (CONFIG["z_dim"], max(counts), 2, 3))}
@@ -64,18 +48,15 @@ def lengths(out, cog, name, cls, counts, lengths, tall, **changed):
         sample, tensors[f"u8.{n}"] = decode(vae, cog, tensors["z"][:, :n].contiguous())
         tensors[f"sample.{n}"] = sample[-8:]
     golden.save(out / f"{name}.safetensors", tensors, **meta)
-    rounding(name, tensors, whole, cog, min(f for f in lengths if f > 1) if max(lengths) > 1 else 1,
-             counts[-1])
+    cog.rounding(name, tensors, vae, min(f for f in lengths if f > 1) if max(lengths) > 1 else 1,
+                 counts[-1], lambda vae, z: decode(vae, cog, z))
 
 
 def tiles(out, cog):
-    vae, meta = model(AutoencoderKLWan, num_res_blocks=2, decoder_base_dim=16)
-    vae.enable_tiling(**TILES)
-    pixels, z = cog.clip("wan.tiles", 9, 40, 48), golden.draw("z.wan.tiles", (4, 3, 5, 6))
-    mean, logvar = cog.encode(vae, pixels)
-    _, u8 = decode(vae, cog, z)
-    golden.save(out / "vae_wan_tiles.safetensors",
-                {"pixels": pixels, "z": z, "mean": mean, "logvar": logvar, "u8": u8}, **meta)
+    whole = model(AutoencoderKLWan, num_res_blocks=2, decoder_base_dim=16)
+    whole[0].enable_tiling(**TILES)
+    cog.in_tiles(out, "vae_wan_tiles", whole, cog.clip("wan.tiles", 9, 40, 48),
+                 golden.draw("z.wan.tiles", (4, 3, 5, 6)), lambda vae, z: decode(vae, cog, z))
 
 
 def make(out):
