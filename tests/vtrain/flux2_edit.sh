@@ -55,10 +55,7 @@ output_has '3x4+5x10+6x3+4x4: 1 sample' && output_has '3x4+6x3: 1 sample' &&
 expect 0 'memory: peak' train whole --max_train_steps 4 --validation_steps 4 \
     --num_inference_steps 2 --trace_dir trace --reference_dropout_p 0.5
 output_has 'references: [1-9][0-9.]*% of [1-4] left out, 50% expected'
-expect 0 . train cut --max_train_steps 2 --reference_dropout_p 0.5
-expect 0 'resumes after step 2' train cut --max_train_steps 4 --resume_from_checkpoint latest \
-    --reference_dropout_p 0.5
-same_end whole/checkpoint-4 cut/checkpoint-4 || wrong "a resumed run has other values"
+ends_as whole cut 4 train cut --reference_dropout_p 0.5
 # the order of references counts, and so does having some
 for ((i = 1; i < 3; i++)); do
     cmp -s whole/validation/step-4/000.safetensors whole/validation/step-4/00$i.safetensors &&
