@@ -252,6 +252,7 @@ const vc_like_of_family vc_vtrain_like_of_family[] = {
     { DIFFSYNTH, "flux", "target_name", DUAL_BLOCKS },
     { DIFFSYNTH, "z-image", "target_name", "to_q,to_k,to_v,to_out.0,w1,w2,w3" },
     { DIFFSYNTH, "krea2", "target_name", ALL_LINEAR },
+    { DIFFSYNTH, "ideogram4", "target_name", "to_q,to_k,to_v,to_out.0,w1,w2,w3,adaln_modulation" },
     { DIFFSYNTH, "flux2", "target_name", FLUX2_BLOCKS },
     { DIFFSYNTH, "wan2.1", "flow_shift", "5" },
     { DIFFSYNTH, "flux", "flow_shift", "3" },
@@ -283,6 +284,8 @@ const vc_like_of_family vc_vtrain_like_of_family[] = {
       "(transformer_blocks|text_fusion\\.(layerwise|refiner)_blocks)\\.[0-9]+\\.(" KREA2_LINEARS
       ")|text_fusion\\.projector|txt_in\\.linear_[12]" },
     { DIFFUSION_PIPE, "ernie-image", "target_name", ERNIE_LAYERS },
+    { DIFFUSION_PIPE, "ideogram4", "target_name",
+      ZIMAGE_LAYERS(ZIMAGE_LINEARS "|adaln_modulation") },
     { DIFFUSION_PIPE, "flux2", "target_name", FLUX2_BLOCKS },
     { AI_TOOLKIT, "wan2.1", "target_name", WAN_BLOCKS },
     { AI_TOOLKIT, "qwen-image", "target_name", QWEN_BLOCKS },

@@ -85,7 +85,8 @@ def first_shapes():
     d, text, wide, hidden = 128, *(FIRST[k] for k in ("llm_features_dim", "adaln_dim",
                                                       "intermediate_size"))
     shapes = {"input_proj.weight": (d, 16), "input_proj.bias": (d,),
-              "llm_cond_norm.weight": (text,), "llm_cond_proj.weight": (d, text), "llm_cond_proj.bias": (d,),
+              "llm_cond_norm.weight": (text,), "llm_cond_proj.weight": (d, text),
+              "llm_cond_proj.bias": (d,),
               "adaln_proj.weight": (wide, d), "adaln_proj.bias": (wide,),
               "embed_image_indicator.weight": (2, d), "final_layer.linear.weight": (16, d),
               "final_layer.linear.bias": (16,), "final_layer.adaln_modulation.weight": (d, wide),

@@ -11,6 +11,7 @@ sampling+=(--image_sample_size 64)
 for m in "wan WanPipeline 4" "i2v WanImageToVideoPipeline wan-i2v" "flux FluxPipeline 16" \
     "qwen QwenImagePipeline 16" "zimage ZImagePipeline 4" "krea2 Krea2Pipeline 16" \
     "chroma ChromaPipeline 16" "sd3 StableDiffusion3Pipeline 4" "ernie ErnieImagePipeline 16" \
+    "ideogram4 Ideogram4Pipeline 16" \
     "flux2 Flux2KleinPipeline 16" "hunyuan HunyuanVideoPipeline 4" "hv15 HunyuanVideo15Pipeline 9" \
     "ltx LTXPipeline 8" \
     "cog CogVideoXFunControlPipeline cogvideox-control"; do
@@ -93,6 +94,10 @@ ernie none            8 20 1,536 $eattn
 ernie diffsynth       8 20 1,536 $eattn
 ernie diffusion-pipe 14 20 2,592 $eattn,mlp.gate_proj,mlp.up_proj,mlp.linear_fc2
 ernie ai-toolkit     14 20 2,592 $eattn,mlp.gate_proj,mlp.up_proj,mlp.linear_fc2
+ideogram4 none           14 23 1,888 $zall
+ideogram4 musubi         14 23 1,888 $zall
+ideogram4 diffsynth      17 23 2,512 $zall,adaln_modulation,final_layer.adaln_modulation
+ideogram4 diffusion-pipe 16 23 2,432 $zall,adaln_modulation
 flux2 none            12 37 2,944 $attn,$klein
 flux2 diffsynth       28 37 6,784 $kleins
 flux2 musubi          28 37 6,784 $kleins

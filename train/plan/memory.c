@@ -14,7 +14,6 @@
 #include "train/models/weights.h"
 #include "train/parallel/dist.h"
 #include "train/parallel/state.h"
-#include "train/setup/unconditional.h"
 #include "train/steps/step.h"
 
 enum { PASSES = 4 };             /* of a plan, whose dry steps may make more kernels in each */
@@ -56,8 +55,11 @@ static int64_t model_bytes(const vtrain *t)
 {
     const vtrain_fit fit = vtrain_fit_of(t);
     const vt_param_bytes b = vt_params_bytes(t->params);
+    const vtrain_unconditional *u = &t->model.unconditional;
     return (int64_t)(b.values + b.grads + fit.held + vtrain_weights_bytes(t->model.weights) +
-                     vtrain_weights_bytes(t->model.low_weights)) + vtrain_unconditional_bytes(t);
+                     vtrain_weights_bytes(t->model.low_weights) +
+                     vtrain_weights_bytes(u->weights) +
+                     (u->params ? vt_params_bytes(u->params).values : 0));
 }
 
 /* Bytes held during the whole run: the model, its tables, optimiser, averages, loader. */

@@ -78,10 +78,10 @@ static void check_by_tokens(const vtrain_config *c, vc_flags *set, const vtrain_
     if (!want || (b->on && b->type == want->type && b->base == want->base && b->max == want->max &&
                   b->base_len == want->base_len && b->max_len == want->max_len))
         return;
-    vc_flags_wrong(set, "--timestep_sampling: flux_shift and qwen_shift are the shifts by tokens "
-                   "of FLUX.1-dev and Qwen-Image, and this model has another: leave the flag out, "
-                   "give shift with --flow_shift, or --scheduler with a file that has "
-                   "use_dynamic_shifting, base_shift %g and max_shift %g at %lld and %lld tokens",
+    vc_flags_wrong(set, "--timestep_sampling: flux_shift, qwen_shift and ideogram4_shift are the "
+                   "shifts by tokens of FLUX.1-dev, Qwen-Image and Ideogram 4, and this model has "
+                   "another: leave the flag out, give shift with --flow_shift, or --scheduler with "
+                   "a file that has use_dynamic_shifting, base_shift %g and max_shift %g at %lld and %lld tokens",
                    want->base, want->max, (long long)want->base_len, (long long)want->max_len);
 }
 

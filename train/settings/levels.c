@@ -1,4 +1,5 @@
 /* levels.c - levels and losses by the names of other trainers: see settings.h */
+#include <math.h>
 #include <stdio.h>
 
 #include "train/diffusion/loss.h"
@@ -6,6 +7,8 @@
 
 /* Choices that are replaced by one of the choices that the run knows. */
 enum { DENSITY_NONE = VTRAIN_STRETCHED + 1, LOSS_L2 = 3 };
+
+#define IDEOGRAM4_STD 1.5                     /* of ideogram4_shift, as of the family's levels */
 
 /* Reports a flag that has no effect beside --timestep_sampling. */
 static void say_unused(vc_flags *set, const char *flag)
@@ -30,7 +33,8 @@ static int take_logit_normal(vtrain_config *c, vc_flags *set, vc_err *err)
         c->logit_mean = 0;
         if (!vc_flags_typed(set, "sigmoid_scale")) {
             say_unused(set, "logit_std");
-            c->logit_std = 1;
+            c->logit_std = c->timestep_sampling == VTRAIN_SAMPLING_IDEOGRAM4_SHIFT ? IDEOGRAM4_STD
+                                                                                   : 1;
         }
     }
     char text[32];
@@ -54,9 +58,11 @@ static int take_table(vtrain_config *c, vc_flags *set, vc_err *err)
 const vtrain_by_tokens *vtrain_by_tokens_of(int sampling)
 {
     static const vtrain_by_tokens flux = { true, VTRAIN_MU_EXPONENTIAL, 0.5, 1.15, 256, 4096 },
-                                  qwen = { true, VTRAIN_MU_EXPONENTIAL, 0.5, 0.9, 256, 8192 };
+                                  qwen = { true, VTRAIN_MU_EXPONENTIAL, 0.5, 0.9, 256, 8192 },
+                                  ideogram4 = { true, VTRAIN_MU_ROOT, 0, M_LN2, 1024, 4096 };
     return sampling == VTRAIN_SAMPLING_FLUX_SHIFT || sampling == VTRAIN_SAMPLING_FLUX2_SHIFT ? &flux
-           : sampling == VTRAIN_SAMPLING_QWEN_SHIFT ? &qwen : NULL;
+           : sampling == VTRAIN_SAMPLING_QWEN_SHIFT ? &qwen
+           : sampling == VTRAIN_SAMPLING_IDEOGRAM4_SHIFT ? &ideogram4 : NULL;
 }
 
 static int take_sampling(vtrain_config *c, vc_flags *set, vc_err *err)

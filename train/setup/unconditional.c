@@ -76,13 +76,6 @@ int vtrain_unconditional_open(vtrain *t, vc_err *err)
                       u->weights ? vtrain_weights_path(u->weights) : name);
 }
 
-int64_t vtrain_unconditional_bytes(const vtrain *t)
-{
-    const vtrain_unconditional *u = &t->model.unconditional;
-    return u->params ? (int64_t)(vt_params_bytes(u->params).values +
-                                 vtrain_weights_bytes(u->weights)) : 0;
-}
-
 void vtrain_unconditional_close(vtrain *t)
 {
     vtrain_unconditional *u = &t->model.unconditional;

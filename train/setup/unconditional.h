@@ -9,8 +9,6 @@
  * Without either the samples are guided by the negative prompt, which a warning says. The weights
  * have the type of the transformer's. VC_EMISMATCH: it takes other latents than the transformer. */
 int vtrain_unconditional_open(vtrain *t, vc_err *err);
-/* Bytes of private memory. */
-int64_t vtrain_unconditional_bytes(const vtrain *t);
 void vtrain_unconditional_close(vtrain *t);
 
 #endif
