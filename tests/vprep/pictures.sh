@@ -92,7 +92,7 @@ has '"class":"AutoencoderKLFlux2"' ernie.lmdb && has '"ratio":\[1,16,16\]' ernie
 has '"class":"Mistral3Model"' ernie.lmdb && has '"max_length":2048,"width":32' ernie.lmdb
 check "show ernie" 0 vlat show ernie.lmdb 000000000000/000
 stdout_has 'prompt_embeds f16 \[10,32\]'                     # <s> and nine letters
-pictures ideogram4 Ideogram4Pipeline 16
+pictures ideogram4 Ideogram4Pipeline 16 16
 has '"family": "ideogram4"' ideogram4.lmdb
 has '"class":"AutoencoderKLFlux2"' ideogram4.lmdb
 has '"class":"Qwen3VLModel"' ideogram4.lmdb && has '"max_length":2048,"width":208' ideogram4.lmdb
@@ -113,6 +113,16 @@ pictures flux2 Flux2KleinPipeline 16 16
 has '"family": "flux2"' flux2.lmdb
 has '"class":"AutoencoderKLFlux2"' flux2.lmdb && has '"channels":16,"ratio":\[1,16,16\]' flux2.lmdb
 has '"class":"Qwen3ForCausalLM"' flux2.lmdb && has '"max_length":512,"width":48' flux2.lmdb
+# Ideogram 4's statistics in the same file have the channel of a place last.
+means() {
+    tr -d ' \n' <"$1/manifest.json" | sed 's/.*"normalization":{[^}]*"mean":\[\([^]]*\)\].*/\1/'
+}
+means flux2.lmdb | tr , '\n' | awk '{ v[NR - 1] = $0 }
+    END { for (i = 0; i < 16; i++) printf "%s%s", v[i % 4 * 4 + int(i / 4)], i < 15 ? "," : "" }' \
+    >turned.txt
+[ "$(cat turned.txt)" = "$(means ideogram4.lmdb)" ] &&
+    [ "$(means flux2.lmdb)" != "$(cat turned.txt)" ] ||
+    wrong "ideogram4: means $(means ideogram4.lmdb), expected $(cat turned.txt)"
 check "show flux2" 0 vlat show flux2.lmdb 000000000000/000
 stdout_has 'mean f16 \[16,1,3,4\]' && stdout_has 'prompt_embeds f16 \[512,48\]'  # all rows
 refused() {
