@@ -42,8 +42,8 @@ int vf_copy_compare(const vf_dataset *a, const vf_dataset *b, vc_err *err)
 {
     char differences[VF_HEAD_TEXT];
     if (strcmp(masked_of(a), masked_of(b)))
-        return vc_fail(err, VC_EMISMATCH, "%s and %s have masked pixels of two colours, as one is "
-                       "for a ControlNet and one for a transformer that fills them: merge neither",
+        return vc_fail(err, VC_EMISMATCH, "%s and %s: one has black masked pixels, for a "
+                       "ControlNet of FLUX.1, and the other has not: keep them apart",
                        vf_dataset_path(a), vf_dataset_path(b));
     if (!vf_head_compare(vf_dataset_manifest(a), vf_dataset_manifest(b), alike, differences))
         return 0;

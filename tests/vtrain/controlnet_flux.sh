@@ -41,7 +41,7 @@ check grey 0 prep masked.csv grey --train_mode inpaint
 lacks grey/manifest.json '"masked"'
 expect 1 'grey: its masked pixels are grey, and those of the ControlNet are black: run vprep' \
     vtrain --latents grey --output_dir no "${common[@]}" "${control[@]}" --controlnet new
-expect 1 'have masked pixels of two colours' vlat merge mask grey --out no
+expect 1 'mask and grey: one has black masked pixels' vlat merge mask grey --out no
 need make_model filler FluxFillPipeline flux-fill
 expect 1 'mask: its masked pixels are black, and those of the transformer are grey' vtrain \
     --latents mask --output_dir no "${common[@]}" --model filler --max_train_steps 1 \
