@@ -93,10 +93,21 @@ static const char *const hunyuan15_names[] = {
     "add_q_proj,add_k_proj,add_v_proj,to_add_out}",
     "transformer_blocks.#.{ff,ff_context}.net.{0.proj,2}", NULL
 };
+static const char *const hunyuan15_first_names[] = {
+    "img_in.proj", "time_in.mlp.{0,2}", "txt_in.input_embedder", "txt_in.t_embedder.mlp.{0,2}",
+    "txt_in.c_embedder.linear_{1,2}", "byt5_in.{layernorm,fc1,fc2,fc3}",
+    "vision_in.proj.{0,1,3,4}", "cond_type_embedding",
+    "txt_in.individual_token_refiner.blocks.#.{norm1,norm2,self_attn_qkv,self_attn_proj,mlp.fc1,"
+    "mlp.fc2,adaLN_modulation.1}",
+    "final_layer.{linear,adaLN_modulation.1}",
+    "double_blocks.#.{img,txt}_{mod.linear,attn_q,attn_k,attn_v,attn_q_norm,attn_k_norm,"
+    "attn_proj,mlp.fc1,mlp.fc2}", NULL
+};
 #define MEANFLOW "the time that a step leads to (step-distilled models)"
 static const vf_variant hunyuan15_variants[] = {
     { .field = "use_meanflow", .reads = MEANFLOW },
     { .sign = "time_embed.timestep_embedder_r*", .reads = MEANFLOW },
+    { .sign = "time_r_in*", .reads = MEANFLOW },
     { 0 }
 };
 
@@ -481,6 +492,8 @@ const vf_transformer_kind vf_transformer_kinds[] = {
       .fields = hunyuan_fields, .in = "in_channels", .out = "out_channels", .in_default = 65,
       .out_default = 32, .channels = { { 2, 1 } }, .variants = hunyuan15_variants,
       .trained = "HunyuanVideo 1.5 or its I2V" },
+    { .class = "HunyuanVideo_1_5_DiffusionTransformer", .names = hunyuan15_first_names,
+      .variants = hunyuan15_variants, .trained = "HunyuanVideo 1.5 or its I2V" },
     { .class = "LTXVideoTransformer3DModel", .names = ltx_names, .fields = ltx_fields,
       .in = "in_channels", .out = "out_channels", .in_default = 128, .out_default = 128,
       .channels = { { 1, 0 } }, .variants = ltx_variants, .trained = "LTX-Video 0.9.0 to 0.9.7" },

@@ -7,6 +7,10 @@ of clips whose first frame is known, target, output, loss. The gradients of the 
 `grad/<parameter>`, those of the case `lora`, on the same weights, `lora/grad/<factor>`.
 
 The layers for glyphs are 2048 wide in the class and 24 wide here.
+
+"hunyuan15-first" is a file with Tencent's names, as diffusers' conversion script reads them: the
+case `base` of a model of text, whose queries, keys and values Tencent keeps apart in the dual blocks and
+joins in the refiner, and whose last modulation has shift before scale.
 """
 import golden
 import torch
@@ -81,7 +85,74 @@ def predict(model, config, v):
                  image_embeds=seen.to(dtype), return_dict=False)[0]
 
 
+FIRST = dict(TINY, num_attention_heads=1, attention_head_dim=32, rope_axes_dim=(4, 14, 14))
+TENCENT = {                                         # theirs: ours, of modules
+    "time_in.mlp.": "time_embed.timestep_embedder.linear_",
+    "txt_in.t_embedder.mlp.": "context_embedder.time_text_embed.timestep_embedder.linear_",
+    "txt_in.c_embedder.linear_": "context_embedder.time_text_embed.text_embedder.linear_",
+    "txt_in.input_embedder": "context_embedder.proj_in", "byt5_in.layernorm":
+    "context_embedder_2.norm", "byt5_in.fc": "context_embedder_2.linear_",
+    "vision_in.proj.0": "image_embedder.norm_in", "vision_in.proj.1": "image_embedder.linear_1",
+    "vision_in.proj.3": "image_embedder.linear_2", "vision_in.proj.4": "image_embedder.norm_out",
+    "img_in.proj": "x_embedder.proj", "cond_type_embedding": "cond_type_embed",
+    "final_layer.adaLN_modulation.1": "norm_out.linear", "final_layer.linear": "proj_out",
+}
+REFINER = {"self_attn_proj": "attn.to_out.0", "mlp.fc1": "ff.net.0.proj", "mlp.fc2": "ff.net.2",
+           "adaLN_modulation.1": "norm_out.linear", "norm1": "norm1", "norm2": "norm2"}
+DUAL = {"img_mod.linear": "norm1.linear", "txt_mod.linear": "norm1_context.linear",
+        "img_attn_proj": "attn.to_out.0", "txt_attn_proj": "attn.to_add_out",
+        "img_attn_q_norm": "attn.norm_q", "img_attn_k_norm": "attn.norm_k",
+        "txt_attn_q_norm": "attn.norm_added_q", "txt_attn_k_norm": "attn.norm_added_k",
+        "img_mlp.fc1": "ff.net.0.proj", "img_mlp.fc2": "ff.net.2",
+        "txt_mlp.fc1": "ff_context.net.0.proj", "txt_mlp.fc2": "ff_context.net.2",
+        **{f"img_attn_{x}": f"attn.to_{x}" for x in "qkv"},
+        **{f"txt_attn_{x}": f"attn.add_{x}_proj" for x in "qkv"}}
+FUSED = "self_attn_qkv"
+
+
+def tencent(name):
+    """Tencent's name of one of our tensors, and the parts of the matrix that it has there."""
+    module, end = name.rsplit(".", 1)
+    words = module.split(".")
+    if name.startswith("context_embedder.token_refiner"):
+        own = ".".join(words[4:])
+        at = f"txt_in.individual_token_refiner.blocks.{words[3]}."
+        if own[:-1] == "attn.to_":
+            return at + FUSED + "." + end, "qkv".index(own[-1])
+        return at + {o: t for t, o in REFINER.items()}[own] + "." + end, None
+    if name.startswith("transformer_blocks"):
+        own = {o: t for t, o in DUAL.items()}[".".join(words[2:])]
+        return f"double_blocks.{words[1]}.{own}.{end}", None
+    theirs, ours = max(((t, o) for t, o in TENCENT.items() if module.startswith(o)),
+                       key=lambda x: len(x[1]))
+    rest = module[len(ours):]
+    if "mlp." in theirs:
+        rest = {"1": "0", "2": "2"}[rest]
+    return theirs + rest + "." + end, None
+
+
+def first(out):
+    shapes, place = {}, {}
+    for name, x in model_class()(**FIRST).state_dict().items():
+        theirs, part = tencent(name)
+        rows = x.shape[0] * (1 if part is None else 3)
+        shapes[theirs], place[name] = (rows, *x.shape[1:]), (theirs, part)
+
+    def convert(file):
+        made = {}
+        for name, (theirs, part) in place.items():
+            x = file[theirs]
+            made[name] = x if part is None else x.chunk(3)[part]
+            if name.startswith("norm_out."):
+                made[name] = torch.cat(x.chunk(2)[::-1])
+        return made
+
+    golden.first_file(out / "hunyuan15-first.safetensors", model_class(), FIRST, convert, shapes,
+                      inputs(FIRST, "base", 2, 3, 3, 5), predict)
+
+
 def make(out):
+    first(out)
     for name, (config, cases) in VARIANTS.items():
         golden.transformer(out / f"{name}.safetensors", model_class(), {**TINY, **config}, cases,
                            inputs, predict, LORA if name == "hunyuan15" else None,

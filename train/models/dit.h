@@ -231,6 +231,7 @@ struct vtrain_family {
      * norms and tables among them. convert makes our config.json from theirs and from the sizes of
      * tensors, which src has by their names. NULL: their folders are not read. */
     const char *first_class;
+    const vtrain_rename *first_names;         /* of their weights, where it is not lora_names */
     int (*convert)(cJSON **config, const cJSON *theirs, const vt_source *src, vc_err *err);
     const vtrain_naming *kohya;               /* of lora_kohya.safetensors; NULL: vtrain_kohya */
     bool diffsynth;                           /* DiffSynth-Studio reads vtrain_diffsynth alone */

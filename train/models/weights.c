@@ -248,7 +248,7 @@ int vtrain_weights_family(vtrain_weights *w, const vtrain_family *family, vc_err
         return rc;
     cJSON_Delete(w->config);
     w->config = config;
-    w->names = family->lora_names;
+    w->names = family->first_names ? family->first_names : family->lora_names;
     w->made = true;
     w->adds = family->ssm != NULL;
     return 0;

@@ -192,7 +192,8 @@ static void weights_of(names *to, const char *class)
     for (size_t i = 0; i < COUNT(models); i++)
         if (!strcmp(models[i].class, class))
             add_weights(to, f, models[i].config);
-    for (const vtrain_rename *r = to->n ? NULL : f->lora_names; r && r->theirs; r++)
+    const vtrain_rename *rows = f->first_names ? f->first_names : f->lora_names;
+    for (const vtrain_rename *r = to->n ? NULL : rows; r && r->theirs; r++)
         add_name(to, r->theirs);
     for (size_t i = 0; i < COUNT(shared); i++)
         if (!strcmp(class, "VaceWanModel") || (!i && !strcmp(class, "WanModel")))

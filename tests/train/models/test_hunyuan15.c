@@ -25,6 +25,7 @@ static const ref_variant variants[] = {
 static ref_suite suite = {
     .family = &vtrain_hunyuan15, .variants = variants, .n = COUNT(variants),
     .f32 = { VC_F32, 1e-4, 1e-4, 1e-3, false }, .bf16 = { VC_BF16, 2e-2, 2.5e-2, 1e-2, true },
+    .first = "hunyuan15-first",
 };
 
 static const ref_refusal bad_models[] = {
@@ -45,6 +46,6 @@ static void test_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { REF_TESTS(suite), cmocka_unit_test(test_refused) };
+    const struct CMUnitTest tests[] = { REF_TESTS(suite), REF_FIRST(suite), cmocka_unit_test(test_refused) };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }

@@ -8,13 +8,18 @@
 
 #define HUNYUAN_CLASS "HunyuanVideoTransformer3DModel"
 
-/* Makes config.json of a file of Tencent's: vtrain_family.convert. */
+#define HUNYUAN15_CLASS "HunyuanVideo15Transformer3DModel"
+
+/* Make config.json of a file of Tencent's: vtrain_family.convert. */
 int hunyuan_convert(cJSON **config, const cJSON *theirs, const vt_source *src, vc_err *err);
+int hunyuan15_convert(cJSON **config, const cJSON *theirs, const vt_source *src, vc_err *err);
 
 /* The names of modules that Tencent gave them, which musubi-tuner uses, and those that ComfyUI
  * gives them. */
 extern const vtrain_rename hunyuan_names[], hunyuan_comfyui_names[];
 /* The same of HunyuanVideo 1.5's: ComfyUI's, which are written, and others that are read. */
 extern const vtrain_rename hunyuan15_names[], hunyuan15_peer_names[];
+/* Those of the tensors in Tencent's files of its whole models. */
+extern const vtrain_rename hunyuan15_first_names[];
 
 #endif

@@ -14,6 +14,10 @@
     { "double_blocks.#.txt_attn_qkv",                                                              \
       .ours = { DUAL_OURS "attn.add_q_proj", DUAL_OURS "attn.add_k_proj",                          \
                 DUAL_OURS "attn.add_v_proj" } },                                                   \
+    HUNYUAN_DUAL_OTHERS
+
+/* Those without queries, keys and values. */
+#define HUNYUAN_DUAL_OTHERS                                                                        \
     { "double_blocks.#.img_attn_proj", .ours = { DUAL_OURS "attn.to_out.0" } },                    \
     { "double_blocks.#.txt_attn_proj", .ours = { DUAL_OURS "attn.to_add_out" } },                  \
     { "double_blocks.#.img_mod.linear", .ours = { DUAL_OURS "norm1.linear" } },                    \
