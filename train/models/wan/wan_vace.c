@@ -89,7 +89,7 @@ static void vace_fit(const void *model, vtrain_fit *fit)
     fit->mask_channels = (int)masks_of(m);
     fit->needs_mask = true;
     fit->mode = VC_MODE_VACE;
-    fit->token_times = false;
+    fit->token_times = fit->frame_times = false;
     fit->blocks += m->n_vace;
 }
 
