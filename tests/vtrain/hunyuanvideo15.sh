@@ -64,6 +64,18 @@ ends_as full full-two 4 train full-two "${full[@]}" --gradient_checkpointing
 expect 0 'model: hunyuanvideo1.5' train trained "${lora[@]}" --max_train_steps 1 \
     --transformer full/checkpoint-4/transformer
 
+# ---- Tencent's file of a model; a distilled model's samples, which no negative prompt guides ----
+expect 0 'model: hunyuanvideo1.5, LoRA' train tencent "${lora[@]}" --max_train_steps 1 \
+    --transformer m/first/diffusion_pytorch_model.safetensors
+expect 0 . train tencent-full "${full[@]}" --max_train_steps 1 --transformer m/first/diffusion_pytorch_model.safetensors
+holds tencent-full/checkpoint-1/transformer/config.json '"task_type":.*"t2v"'
+expect 0 'model: hunyuanvideo1.5' train again "${lora[@]}" --max_train_steps 1 \
+    --transformer tencent-full/checkpoint-1/transformer
+expect 0 . train distilled "${lora[@]}" --max_train_steps 1 --validation_steps 1 \
+    --num_inference_steps 3 --guidance_scale 1
+grep -aq '"guidance_scale":"1"' distilled/validation/step-1/000.safetensors ||
+    wrong "the sample has another guidance"
+
 # ---- LoRA files in other programs' names have the same factors ----
 expect 0 . train named --training_type lora --rank 2 --target_name all-linear --learning_rate 0.05 \
     --max_train_steps 2
