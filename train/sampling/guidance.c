@@ -53,12 +53,11 @@ static void texts_from(vtrain_text text[VTRAIN_TEXTS], const sampling *s, int pr
 }
 
 /* The texts of a forward without a prompt. */
-static void no_texts(vtrain_text text[VTRAIN_TEXTS], const sampling *s)
+static void no_texts(vtrain_text text[VTRAIN_TEXTS], sampling *s)
 {
-    static int32_t none;
     for (int i = 0; i < VTRAIN_TEXTS; i++)
         text[i] = s->no_text[i] ? (vtrain_text){ .n = 1, .width = s->text[i].width,
-                                                 .embeds = s->no_text[i], .length = &none }
+                                                 .embeds = s->no_text[i], .length = &s->no_length }
                                 : (vtrain_text){ 0 };
 }
 

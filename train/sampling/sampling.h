@@ -28,7 +28,8 @@ typedef struct sampling {
                                   * of the guided one; NULL: the guided one keeps its norm */
     vtrain_solver_step *step;    /* [steps] */
     vtrain_text text[VTRAIN_TEXTS];     /* of the prompts, or (unprompted) of the first */
-    float *no_text[VTRAIN_TEXTS];       /* a row of zeros, or NULL */
+    float *no_text[VTRAIN_TEXTS];       /* a row of zeros, or NULL; */
+    int32_t no_length;                  /* and the length of such a text, 0 */
     float *cond[VC_ROLES];       /* conditions of all rows, which are equal, as the model takes
                                   * them, or NULL */
     float *first;                /* [C,h,w] the sample's clean first frame, or NULL */
