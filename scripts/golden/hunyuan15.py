@@ -9,8 +9,8 @@ of clips whose first frame is known, target, output, loss. The gradients of the 
 The layers for glyphs are 2048 wide in the class and 24 wide here.
 
 "hunyuan15-first" is a file with Tencent's names, as diffusers' conversion script reads them: the
-case `base` of a model of text, whose queries, keys and values Tencent keeps apart in the dual blocks and
-joins in the refiner, and whose last modulation has shift before scale.
+case `base` of a model of text, whose queries, keys and values Tencent keeps apart in the dual
+blocks and joins in the refiner, and whose last modulation has shift before scale.
 """
 import golden
 import torch

@@ -2,8 +2,8 @@
 
 The files are as those of wan.py. A case with a noise level for each latent frame (diffusion
 forcing) has frame_t [B,f], the timesteps of the frames; diffusers gets them with
-enable_diffusion_forcing. Models that read a frame rate have fps [B]. diffusers has no batches of two
-where frames have timesteps and the model reads a rate, so that each row is a batch of its own.
+enable_diffusion_forcing. Models that read a frame rate have fps [B]. diffusers has no batches of
+two where frames have timesteps and the model reads a rate, so that each row is a batch of its own.
 """
 import golden
 import torch

@@ -1,5 +1,5 @@
-"""Samples of diffusers' SkyReelsV2Pipeline and SkyReelsV2DiffusionForcingPipeline, of the latter from
-a first frame too, as its image-to-video pipeline makes them.
+"""Samples of diffusers' SkyReelsV2Pipeline and SkyReelsV2DiffusionForcingPipeline, of the latter
+from a first frame too, as its image-to-video pipeline makes them.
 
 The files are as those of wan_images.py. `samples-skyreels2-first` has the raw `image` [C,1,h,w].
 

@@ -67,7 +67,8 @@ expect 0 'model: hunyuanvideo1.5' train trained "${lora[@]}" --max_train_steps 1
 # ---- Tencent's file of a model; a distilled model's samples, which no negative prompt guides ----
 expect 0 'model: hunyuanvideo1.5, LoRA' train tencent "${lora[@]}" --max_train_steps 1 \
     --transformer m/first/diffusion_pytorch_model.safetensors
-expect 0 . train tencent-full "${full[@]}" --max_train_steps 1 --transformer m/first/diffusion_pytorch_model.safetensors
+expect 0 . train tencent-full "${full[@]}" --max_train_steps 1 \
+    --transformer m/first/diffusion_pytorch_model.safetensors
 holds tencent-full/checkpoint-1/transformer/config.json '"task_type":.*"t2v"'
 expect 0 'model: hunyuanvideo1.5' train again "${lora[@]}" --max_train_steps 1 \
     --transformer tencent-full/checkpoint-1/transformer

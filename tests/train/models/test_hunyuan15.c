@@ -46,6 +46,7 @@ static void test_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { REF_TESTS(suite), REF_FIRST(suite), cmocka_unit_test(test_refused) };
+    const struct CMUnitTest tests[] = { REF_TESTS(suite), REF_FIRST(suite),
+                                        cmocka_unit_test(test_refused) };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }

@@ -1,6 +1,6 @@
-/* test_skyreels2.c - SkyReels V2's transformer against diffusers', with a time for each latent frame
- * and without, with frame rates, causal by runs of frames, and with a picture: outputs, losses,
- * every gradient, a LoRA's too; recomputation; refusals */
+/* test_skyreels2.c - SkyReels V2's transformer against diffusers', with a time for each latent
+ * frame and without, with frame rates, causal by runs of frames, and with a picture: outputs,
+ * losses, every gradient, a LoRA's too; recomputation; refusals */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,8 +43,8 @@ static void test_runs(void **state)
     ref_case c;
     vc_err err = { 0 };
     (void)state;
-    assert_ok(ref_open_with(&m, &vtrain_skyreels2, "skyreels2", "{\"num_frame_per_block\":2}", &err),
-              &err);
+    assert_ok(ref_open_with(&m, &vtrain_skyreels2, "skyreels2", "{\"num_frame_per_block\":2}",
+                            &err), &err);
     ref_case_open(&c, m.golden, "base");
     vt_step_begin(m.g, 0);
     assert_null(ref_forward(&m, &c, VT_KEEP));

@@ -1,7 +1,7 @@
 /* test_wan_samples.c - validation samples of Wan's models against diffusers' pipelines: with CLIP
  * states and without, between two pictures, of clips to edit (VACE) with references and without,
- * 5B's from a clean first frame, those of two transformers, SkyReels V2's of text and with diffusion
- * forcing, from a first frame too, and of text alone by Euler's method. */
+ * 5B's from a clean first frame, those of two transformers, SkyReels V2's of text and with
+ * diffusion forcing, from a first frame too, and of text alone by Euler's method. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
