@@ -197,8 +197,8 @@ typedef struct vc_family {
                                           * the VAE's weights */
     double norm_eps;                     /* what is added to variances in the VAE's weights before
                                           * the root, whatever the VAE's config.json has; 0: that */
-    bool statistics_last;                /* of squares: the autoencoder's statistics in its file, and
-                                          * the transformer, have a place's channel last (row,
+    bool statistics_last;                /* of squares: the statistics in the VAE's file, and the
+                                          * transformer, have a place's channel last (row,
                                           * column, channel), and latents have it first */
     bool cached;                         /* other trainers keep caches of it: export, import */
 

@@ -89,7 +89,7 @@ typedef struct encoder_opts {
     bool tiling;                     /* VAE: spatial tiles (less memory, other values) */
     int window;                      /* VAE: frames of a chunk, over which group norms take their
                                       * statistics; 0: the family's number */
-    double norm_eps;                 /* VAE: in place of its config.json's batch_norm_eps; 0: that */
+    double norm_eps;                 /* VAE: replaces its config.json's batch_norm_eps; 0: that */
     /* A VAE whose decoder removes noise mixes decode_noise_scale (0..1) of noise into the latent;
      * decode_timestep (0..1) is the decoder's input for its amount. Other VAEs ignore both. */
     double decode_timestep, decode_noise_scale;

@@ -21,8 +21,8 @@ as small as a demonstration needs. Names and shapes are those of diffusers and t
 parts are sharded at 5 GB as the hub has them, and a piece of a tensor is in memory at a time.
 T5-XXL in bf16 takes 9.5 GB, LLaMA-3-8B 15 GB, the transformers of FLUX.2 klein 7.8 and 18.2 GB,
 Z-Image 12.3 GB, Chroma 17.8 GB, each of Ideogram 4's two 18.6 GB, of FLUX.1 23.8 GB, HunyuanVideo
-and Krea 2 25.6 GB each, Wan 14B 28.6 GB, LTX-2 38 GB (its Gemma 3 another 23.5 GB), Qwen-Image 40.9 GB and FLUX.2-dev 64.4 GB and 47
-GB for its text: delete OUT afterwards. With --sparse all values are zeros that take no space on the
+and Krea 2 25.6 GB each, Wan 14B 28.6 GB, LTX-2 38 GB (its Gemma 3 another 23.5 GB), Qwen-Image 40.9
+GB and FLUX.2-dev 64.4 GB and 47 GB for its text: delete OUT afterwards. With --sparse all values are zeros that take no space on the
 disk, for vtrain --dry_run. The tokenizer is --tokenizer (spiece.model, or LLaMA's tokenizer.json),
 else a tiny one.
 """
@@ -236,8 +236,8 @@ def scheduler(out, a, rng):
     return 0
 
 
-PARTS = {f.__name__: f for f in (transformer, unconditional_transformer, vae, text_encoder, connectors, tokenizer, processor,
-                                 scheduler)}
+PARTS = {f.__name__: f for f in (transformer, unconditional_transformer, vae, text_encoder,
+                                 connectors, tokenizer, processor, scheduler)}
 
 
 def folders(f, part):

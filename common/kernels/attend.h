@@ -60,8 +60,8 @@ VK_HD float vk_head_dot(const vk_attend_args *s, vk_team t, const float *a, cons
 }
 
 /* Keys, or queries, whose terms are summed before their sum is added to the total. One sum of all
- * would lose bits where many terms are alike, as those of a prompt's padding are: a gradient of q is
- * then a small difference of large sums. */
+ * would lose bits where many terms are alike, as those of a prompt's padding are: a gradient of q
+ * is then a small difference of large sums. */
 enum { VK_RUN = 32 };
 
 /* Returns the end of the run that begins at `first`, of n terms. */

@@ -9,9 +9,9 @@
 #include "common/nn/attention.h"
 
 /* One stream's weights. A stream that the block reads and does not change, as SD3's last block does
- * with the text, has neither attn.out nor up and down, and its mod is [2D,E]: scale, shift. A stream
- * with a second attention, to its own tokens alone (SD3.5 medium), adds both attentions' results;
- * both read the tokens as they were before the block. */
+ * with the text, has neither attn.out nor up and down, and its mod is [2D,E]: scale, shift. A
+ * stream with a second attention, to its own tokens alone (SD3.5 medium), adds both attentions'
+ * results; both read the tokens as they were before the block. */
 typedef struct nn_stream_weights {
     vt_lin mod;                               /* [6D,E]: shift, scale, gate of the attention, then
                                                * of the feed-forward; [9D,E] with those of `own`

@@ -123,7 +123,7 @@ typedef struct vt_backend {
     size_t (*room)(vt_dev *dev);
     void *(*alloc)(vt_dev *dev, size_t bytes);         /* persistent: zeroed, 64-byte aligned */
     void (*free)(vt_dev *dev, void *p, size_t bytes);  /* NULL is fine */
-    /* Returns the bytes of `alloc` that are malloc's; the larger areas are mapped. NULL: none are. */
+    /* Returns the bytes of `alloc` that are malloc's; larger areas are mapped. NULL: none are. */
     size_t (*on_heap)(const vt_dev *dev);
     bool host_memory;                         /* device pointers are host pointers */
     bool rounds_products;                     /* a product with bf16 and f32 operands is computed

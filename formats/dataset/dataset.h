@@ -132,8 +132,8 @@ typedef struct vf_text_size {
     vf_key key;
 } vf_text_size;
 /* Lists the sizes of all texts, the greatest first, in a malloc'ed list. Of a value that is longer
- * than a page nothing is read. *n is 0, and nothing is known, if there are more than VF_MAX_SIZES or
- * too many pages to read (sizes.c). */
+ * than a page nothing is read. *n is 0, and nothing is known, if there are more than VF_MAX_SIZES
+ * or too many pages to read (sizes.c). */
 int vf_dataset_text_sizes(const vf_dataset *d, vf_text_size **list, size_t *n, vc_err *err);
 /* VC_EFORMAT unless the value has the tensors of one kind of value, of a text or of latents, and no
  * others. */

@@ -108,8 +108,8 @@ static int check_constants(const vprep *p, vc_err *err)
         return 0;
     for (const vc_family *is = vc_families(); is->name; is++)
         if (has_constants(is, v))
-            return vc_fail(err, VC_EUSAGE, "%s: its scaling_factor %g and shift_factor %g are those "
-                           "of %s, and the values would be those of %s: give --model, or "
+            return vc_fail(err, VC_EUSAGE, "%s: its scaling_factor %g and shift_factor %g are "
+                           "those of %s, and the values would be those of %s: give --model, or "
                            "--model_version %s", p->encoders.vae_part.dir, v->scaling_factor,
                            v->shift_factor, is->name, f->name, is->pipeline[0].class);
     return 0;

@@ -18,9 +18,9 @@ typedef struct clip clip;
 
 /* Opens config.json of o->dir and the weights beside this file. Uses o's dir, dtype, device,
  * threads, weights and text.skip. projected: the pooled state goes through the model's
- * text_projection (CLIPTextModelWithProjection). *fingerprint is the hash of o->weights and of the fields that change the
- * states. VC_EFORMAT: config.json has a value that this code does not support; the message names
- * the field. VC_ENOENT, VC_EMISMATCH: a tensor is missing, has another shape, or is not used (a
+ * text_projection (CLIPTextModelWithProjection). *fingerprint is the hash of o->weights and of the
+ * fields that change the states. VC_EFORMAT: config.json has a value that this code does not
+ * support; the message names the field. VC_ENOENT, VC_EMISMATCH: a tensor is missing, has another shape, or is not used (a
  * projection may be there). *out is NULL on failure. */
 int clip_open(clip **out, const encoder_opts *o, bool projected, vf_key *fingerprint, vc_err *err);
 void clip_close(clip *m);                         /* NULL is fine */
@@ -35,8 +35,8 @@ int clip_batch(const clip *m);                    /* text_batch */
 int clip_end(const clip *m, const text_ids *t, int *end, vc_err *err);
 /* Fills states f32 [text_total, width], after the last norm or, with text.skip, those in front of
  * the last text.skip layers without a norm, and pooled f32 [texts, clip_pooled] of at most
- * TEXT_BATCH texts. Where states is NULL, tokens after the end of a text are not encoded, except the
- * first TEXT_FEW. VC_EINVAL: as clip_end; VC_ENUMERIC: a state is not finite. */
+ * TEXT_BATCH texts. Where states is NULL, tokens after the end of a text are not encoded, except
+ * the first TEXT_FEW. VC_EINVAL: as clip_end; VC_ENUMERIC: a state is not finite. */
 int clip_encode(clip *m, const text_ids *t, int texts, float *states, float *pooled, vc_err *err);
 vt_usage clip_usage(const clip *m);               /* of the last clip_encode */
 

@@ -1,5 +1,5 @@
-/* encoder_clip.c - prompts through CLIP's text model, without its projection (HunyuanVideo, FLUX) and
- * with it (Stable Diffusion 3): see prompt.h.
+/* encoder_clip.c - prompts through CLIP's text model, without its projection (HunyuanVideo, FLUX)
+ * and with it (Stable Diffusion 3): see prompt.h.
  *
  * The pipelines of these models pass no mask to CLIP: padding is encoded like any other token. The
  * pooled state does not depend on tokens after the end of the text. */

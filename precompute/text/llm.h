@@ -12,8 +12,8 @@
  * The states are transformers' hidden_states[-1 - skip]: with a skip of 0 the output of the last
  * layer after the final norm, else the output of the last layer but `skip`, without a norm. The
  * last `skip` layers are neither read nor run. With taps a token has the states after each of these
- * layers, [taps,hidden_size] or (taps_inner) [hidden_size,taps], and no layer after the last of them
- * is read; unnormed: nor is the last norm.
+ * layers, [taps,hidden_size] or (taps_inner) [hidden_size,taps], and no layer after the last of
+ * them is read; unnormed: nor is the last norm.
  *
  * Memory: weights stay in the file's map. n tokens in all take, for any number of layers, at most
  * n (5 hidden_size + max(4 intermediate_size, 3 (heads + key heads) head_dim) + head_dim) f32, with

@@ -55,8 +55,8 @@ typedef struct hunyuan15_vae {
 
 /* ---- places and channels ---- */
 
-/* Moves places into channels, in the order t, h, w, C (nn_fold's is C, t, h, w): x [1,t,h,w,C] of t = by[0] frames ->
- * [1,1,h/by[1],w/by[2],t*by[1]*by[2]*C]. */
+/* Moves places into channels, in the order t, h, w, C (nn_fold's is C, t, h, w): x [1,t,h,w,C] of
+ * t = by[0] frames -> [1,1,h/by[1],w/by[2],t*by[1]*by[2]*C]. */
 static vt_tensor *fold(vt_ctx *g, vt_tensor *x, const int by[3])
 {
     if (!x)

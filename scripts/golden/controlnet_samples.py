@@ -4,9 +4,9 @@ QwenImageControlNetInpaintPipeline, from the weights of the transformers' golden
 `samples-control-NAME` has the prompts and the raw `latents` [C,1,h,w] as flux_samples.py and
 qwen_samples.py have them, and the raw latents of the pipeline's condition picture, `control`, or
 for inpainting those of the masked picture, `video`, and the `mask` [64,1,h,w], which is 1 where
-pixels are made. The metadata's `config` and `weights` are those of the ControlNet, whose values follow
-from their names; `flags` are vtrain's for this sample. The negative prompt guides each of them, and
-the ControlNet reads the prompt alone. Posteriors count with their means.
+pixels are made. The metadata's `config` and `weights` are those of the ControlNet, whose values
+follow from their names; `flags` are vtrain's for this sample. The negative prompt guides each of
+them, and the ControlNet reads the prompt alone. Posteriors count with their means.
 """
 from types import SimpleNamespace
 

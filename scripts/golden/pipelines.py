@@ -1,5 +1,6 @@
 """The names of diffusers' pipelines: `pipelines`, those that it imports, sorted, without bases and
-without modular ones, whose folders have another index. They are the _class_name of a model's model_index.json."""
+without modular ones, whose folders have another index. They are the _class_name of a model's
+model_index.json."""
 import json
 
 import diffusers

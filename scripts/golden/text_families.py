@@ -2,15 +2,15 @@
 two (template, crop, mask; pooled), Qwen-Image's (template, crop, mask), Wan's (cleaned, mask),
 FLUX's two (pooled, equal to HunyuanVideo's; all tokens), LTX-Video's before 0.9.5 (states of
 padding dropped) and from then on (mask), Chroma's (mask, and a row of padding), Z-Image's (chat
-template, mask), Ideogram 4's (states of thirteen layers, a channel's together), ERNIE-Image's (mask),
-and FLUX.2's (klein: an empty thought, states of three layers and of padding; dev: padding in front,
-and in `right_1` that of the prompt 1 with padding behind).
+template, mask), Ideogram 4's (states of thirteen layers, a channel's together), ERNIE-Image's
+(mask), and FLUX.2's (klein: an empty thought, states of three layers and of padding; dev: padding
+in front, and in `right_1` that of the prompt 1 with padding behind).
 
 `hunyuanvideo-llama`, `hunyuanvideo-clip`, `qwen-image-text`, `wan-text`, `flux-t5`, `chroma-t5`,
 `ltx-text`, `ltx-condition-text`, `z-image-text`, `krea2-text`, `ideogram4-text`, `flux2-text`,
-`flux2-dev-text` and `ernie-image-text`, whose tokenizer cuts prompts to ERNIE_LENGTH tokens so that
-the file is small, hold a tiny encoder and its `tokenizer` (tokenizer.json) each, and of every prompt
-`prompts` [i]:
+`flux2-dev-text` and `ernie-image-text`, whose tokenizer cuts prompts to ERNIE_LENGTH tokens so
+that the file is small, hold a tiny encoder and its `tokenizer` (tokenizer.json) each, and of every
+prompt `prompts` [i]:
 `ids_i` and `mask_i` as the encoder got them, padded, and the pipeline's result: `states_i` [n,D],
 the rows that its mask leaves, or `pooled_i` [D]. `template` is the pipeline's own, or what the
 tokenizer makes of its `chat_template`, which has the parts of Qwen3's or Mistral's that a single

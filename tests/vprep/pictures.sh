@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# vprep and vdecode with folders of families of pictures, Qwen-Image, FLUX.1, FLUX.2, ERNIE-Image and
-# Z-Image,
-# whose models are tiny, made of the goldens' weights.
+# vprep and vdecode with folders of families of pictures, Qwen-Image, FLUX.1, FLUX.2, Krea 2,
+# Stable Diffusion 3, ERNIE-Image, Ideogram 4 and Z-Image, whose models are tiny, made of the
+# goldens' weights.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 export VLT_SOURCE
@@ -61,7 +61,8 @@ stdout_has 'prompt_embeds f16 \[[0-9]\{1,2\},16\]'
 
 pictures sd3 StableDiffusion3Pipeline 4
 has '"family": "sd3"' sd3.lmdb
-has '"class":"AutoencoderKL"' sd3.lmdb && has '"scaling_factor":1.5305,"shift_factor":0.0609' sd3.lmdb
+has '"class":"AutoencoderKL"' sd3.lmdb
+has '"scaling_factor":1.5305,"shift_factor":0.0609' sd3.lmdb
 has '"class":"CLIPTextModelWithProjection"' sd3.lmdb && has '"max_length":77,"width":24' sd3.lmdb
 has '"class":"T5EncoderModel"' sd3.lmdb && has '"max_length":256,"width":48' sd3.lmdb
 check "show sd3" 0 vlat show sd3.lmdb 000000000000/000

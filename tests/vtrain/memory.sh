@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # vtrain's predicted peak of memory is within 5 % of the real one for HunyuanVideo and 1.5,
-# LTX-Video, LTX-2 with and without its sound, Qwen-Image, Z-Image, Chroma, SD3, Krea 2, ERNIE-Image,
-# FLUX.1, FLUX.2, Wan and CogVideoX, at a width of 512 and some hundred tokens: LoRA and full
-# finetune, with and without recomputation; for the built-in model on a few samples, on many, and on
-# two ranks; for LoRA's relatives; for bases in fewer bits; for a distillation to few steps and
-# ControlNets. A limit is kept by recomputation, also where the run is to recompute nothing.
+# LTX-Video, LTX-2 with and without its sound, Qwen-Image, Z-Image, Chroma, SD3, Krea 2, Ideogram 4,
+# ERNIE-Image, FLUX.1, FLUX.2, Wan and CogVideoX, at a width of 512 and some hundred tokens: LoRA
+# and full finetune, with and without recomputation; for the built-in model on a few samples, on
+# many, and on two ranks; for LoRA's relatives; for bases in fewer bits; for a distillation to few
+# steps and ControlNets. A limit is kept by recomputation, also where the run is to recompute
+# nothing.
 . "$(dirname "$0")/../lib/check.sh"
 [ "$VLT_FAULT_MEMORY" = 1 ] || { echo "skipped: sanitizers have memory of their own"; exit 77; }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Stable Diffusion 3.5 from pictures to a LoRA and pictures: vprep makes a dataset with a tiny model's
-# encoders, vtrain trains the model's transformer, samples from it and resumes, vdecode makes the
+# Stable Diffusion 3.5 from pictures to a LoRA and pictures: vprep makes a dataset with a tiny
+# model's encoders, vtrain trains the model's transformer, samples from it and resumes, vdecode makes the
 # samples' pictures; the same without T5; what is refused.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"

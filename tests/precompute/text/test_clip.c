@@ -1,5 +1,6 @@
 /* test_clip.c - CLIP's text model equals transformers' (tests/golden/clip, clip-legacy and, with a
- * projection, clip-projected): states and pooled states, types, forms of checkpoints, refused files. */
+ * projection, clip-projected): states and pooled states, types, forms of checkpoints, refused
+ * files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -53,8 +53,8 @@ static vf_view named(const vf_safetensors *gold, const char *from, const char *n
 }
 
 /* Adds the keys of a golden's prompt for all text encoders, those of encoder i with the tensors
- * TEXT_i and POOLED_i where the golden has these. An encoder whose states are read may have a pooled
- * vector too, which the transformer does not read. */
+ * TEXT_i and POOLED_i where the golden has these. An encoder whose states are read may have a
+ * pooled vector too, which the transformer does not read. */
 static void put_prompt(vf_writer *w, const toy *t, const vf_safetensors *gold, cJSON *record,
                        const char *field, const char *text, const char *pooled)
 {

@@ -71,7 +71,8 @@ void ref_case_open(ref_case *c, const vf_safetensors *f, const char *name)
     c->guidance = ref_values(f, name, "guidance", NULL);
     c->control_scale = ref_values(f, name, "control_scale", NULL);
     c->first_row = ref_values(f, name, "first_row", NULL);
-    float *kind = ref_values(f, name, "control_mode", NULL), *fps = ref_values(f, name, "fps", NULL);
+    float *kind = ref_values(f, name, "control_mode", NULL);
+    float *fps = ref_values(f, name, "fps", NULL);
     c->has_kinds = kind != NULL;
     for (int i = 0; kind && i < c->dim[0]; i++)
         c->control_kind[i] = (int32_t)kind[i];

@@ -1,7 +1,7 @@
 /* test_stills_run.c - whole runs of the tiny transformers of Z-Image, Chroma, Krea 2, SD3,
  * ERNIE-Image and FLUX.2: validation samples against diffusers' pipelines (tests/golden/
- * samples-z-image, -turbo, samples-chroma, samples-krea2, samples-sd3*, samples-ernie-image, -turbo,
- * samples-flux2, -distilled, -edit*), guided and not, and with reference pictures; traces. */
+ * samples-z-image, -turbo, samples-chroma, samples-krea2, samples-sd3*, samples-ernie-image,
+ * -turbo, samples-flux2, -distilled, -edit*), guided and not, and with reference pictures; traces. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
