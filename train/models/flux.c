@@ -10,9 +10,10 @@
  * at 1 instead of 0 of the first axis. The prediction is that of the noisy tokens.
  *
  * A ControlNet (FluxControlNetModel) is a smaller FLUX.1 beside the transformer. It also reads the
- * latents of a condition, and its blocks' results are added behind the transformer's blocks. One for
- * inpainting (alimama-creative's) reads a masked picture and where it is known. A ControlNet-Union
- * takes conditions of several kinds (edges, depths, ..): the kind is a token before the prompt's.
+ * latents of a condition, and its blocks' results are added behind the transformer's blocks. One
+ * for inpainting (alimama-creative's) reads a masked picture and where it is known. A
+ * ControlNet-Union takes conditions of several kinds (edges, depths, ..): the kind is a token
+ * before the prompt's.
  *
  * FLUX.1 Fill is dev with more inputs: a token has noisy latents, then those of the picture without
  * its masked places, then the mask, of which a place of the latents has its 8 x 8 pixels. */
@@ -87,7 +88,8 @@ typedef struct flux {
 } flux;
 
 /* vtrain_in.made: rotations of the picture's and the references' tokens; of a ControlNet, which
- * blocks do not read, where the masked picture is known, and [B,1,KINDS] a 1 for each row's kind. */
+ * blocks do not read, where the masked picture is known, and [B,1,KINDS] a 1 for each row's
+ * kind. */
 enum { COS, SIN, KNOWN, KIND };
 /* The inputs of a block: the picture's tokens with the references' and the prompt's tokens, or for
  * the single blocks both as one sequence at JOINED; the embedding of the time; the rotations. */

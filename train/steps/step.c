@@ -213,7 +213,8 @@ int vtrain_micro_dry(vtrain *t, const int64_t dim[5], const vtrain_own *own, boo
     int32_t length[VTRAIN_TEXTS][VTRAIN_ROWS];
     float fps[VTRAIN_ROWS];
     int32_t kind[VTRAIN_ROWS] = { 0 };
-    vtrain_batch b = { .rows = (int)dim[0], .fps = fps, .control_kind = kind, .n_texts = vtrain_data_slots(t->data),
+    vtrain_batch b = { .rows = (int)dim[0], .fps = fps, .control_kind = kind,
+                       .n_texts = vtrain_data_slots(t->data),
                        .roles = vtrain_data_roles_of(t->data, own), .own = *own,
                        .weighted = vtrain_data_weighted(t->data) };
     memcpy(b.dim, dim, sizeof b.dim);

@@ -6,8 +6,7 @@
  * token_t, frame_t, guidance, control_scale, control_mode, first_row, fps, length (of the rows of
  * text) and cond.image, cond.mask, cond.video and cond.vision where the model reads them, text_2,
  * length_2 and pooled_2 of a second slot, text_3 of a third; gradients are PREFIX/PARAMETER. Its
- * metadata holds the model's config, and
- * `lora`, PEFT's config of a LoRA. */
+ * metadata holds the model's config, and `lora`, PEFT's config of a LoRA. */
 #ifndef TESTS_TRAIN_MODELS_REFERENCE_H
 #define TESTS_TRAIN_MODELS_REFERENCE_H
 
