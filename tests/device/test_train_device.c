@@ -103,12 +103,13 @@ static void test_swap(void **state)
         "--low_vram", "--low_vram --memory_limit 1M",
         "--blocks_to_swap 4 --transformer_dtype fp8", "--transformer_dtype fp8",
         "--blocks_to_swap 4 --transformer_dtype nf4", "--transformer_dtype nf4",
+        "--blocks_to_swap 4 --transformer_dtype int8", "--transformer_dtype int8",
     };
     const kind *k = *state;
     char *base = of_kind(k, "swap"), *model = vc_format("%s --dit_layers 4 --device cpu "
                                                         "--max_train_steps 2", k->model);
     run_ok(dir, base, model);
-    for (int i = 0; i < 9; i++) {
+    for (int i = 0; i < 11; i++) {
         char *all = vc_format("--model %s/%s/checkpoint-2 --rank 4 --learning_rate 1e-2 "
                               "--max_train_steps 3 --device %s %s %s", dir, base, device, k->flags,
                               how[i]);
@@ -121,8 +122,8 @@ static void test_swap(void **state)
         free(out);
     }
     static const char *const file = "checkpoint-3/pytorch_lora_weights.safetensors";
-    static const int same[][2] = { { 0, 1 }, { 0, 2 }, { 0, 3 }, { 5, 6 }, { 7, 8 } };
-    for (int i = 0; i < 5; i++) {
+    static const int same[][2] = { { 0, 1 }, { 0, 2 }, { 0, 3 }, { 5, 6 }, { 7, 8 }, { 9, 10 } };
+    for (int i = 0; i < 6; i++) {
         char *a = vc_format("%s-%d/%s", base, same[i][0], file);
         char *b = vc_format("%s-%d/%s", base, same[i][1], file);
         if (!run_same_file(dir, a, b))
@@ -146,8 +147,8 @@ static void test_swap(void **state)
 static void test_hosted_state(void **state)
 {
 #define FACTOR "adafactor --no_adafactor_relative_step --no_adafactor_scale_parameter"
-    static const char *const how[] = { "adamw", "adamw_bf16", "adamw8bit", "lion", FACTOR,
-                                       "muon", "prodigy --optimizer_args d0=1e-4" };
+    static const char *const how[] = { "adamw", "adamw_bf16", "adamw8bit", "lion", "lion8bit",
+                                       FACTOR, "muon", "prodigy --optimizer_args d0=1e-4" };
 #undef FACTOR
     static const char *const files[] = { "optimizer.safetensors",
                                          "transformer/diffusion_pytorch_model.safetensors" };
