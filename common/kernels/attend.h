@@ -199,23 +199,25 @@ VK_HD float vk_pair(const vk_attend_args *s, uint32_t b, uint32_t h, uint32_t i,
 /* dq = scale * sum over keys of dS k */
 VK_HD void vk_attend_dq_row(const vk_attend_args *s, uint32_t b, uint32_t h, uint32_t i, vk_team t)
 {
-    float q[VK_MINE], dout[VK_MINE], k[VK_MINE], v[VK_MINE], acc[VK_MINE], run[VK_MINE], p;
+    float q[VK_MINE], dout[VK_MINE], x[VK_MINE], acc[VK_MINE], run[VK_MINE];
+    const float lse = s->lse[((uint64_t)b * s->heads + h) * s->sq + i];
     uint32_t keys = vk_keys(s, b);
 
     vk_head_load(&s->q, s, b, h, i, t, q);
     vk_head_load(&s->dout, s, b, h, i, t, dout);
-    vk_head_load(&s->o, s, b, h, i, t, v);
-    float delta = vk_head_dot(s, t, dout, v);
+    vk_head_load(&s->o, s, b, h, i, t, x);
+    const float delta = vk_head_dot(s, t, dout, x);
     VK_EACH_MINE(j, s, t)
         acc[j] = run[j] = 0;
     for (uint32_t first = 0, end; first < keys; first = end) {
         end = vk_run_end(first, keys);
         for (uint32_t n = first; n < end; n++) {
-            vk_head_load(&s->k, s, b, h, n, t, k);
-            vk_head_load(&s->v, s, b, h, n, t, v);
-            float ds = vk_pair(s, b, h, i, t, q, k, v, dout, delta, &p);
+            vk_head_load(&s->v, s, b, h, n, t, x);
+            const float dp = vk_head_dot(s, t, dout, x) - delta;
+            vk_head_load(&s->k, s, b, h, n, t, x); /* one array of both needs fewer registers */
+            const float ds = expf(vk_head_dot(s, t, q, x) * s->scale - lse) * dp;
             VK_EACH_MINE(j, s, t)
-                run[j] += ds * k[j];
+                run[j] += ds * x[j];
         }
         vk_head_add(s, t, acc, run);
     }
