@@ -181,11 +181,12 @@ void exchange_sound_head(const exchange *x, cJSON *manifest)
 {
     const exchange_sound *s = &x->sound;
     const int n = s->channels * s->bins;
+    char hex[VF_KEY_HEX];
     if (!s->channels)
         return;
     cJSON *e = cJSON_AddObjectToObject(manifest, "audio_vae");
     cJSON_AddStringToObject(e, "class", x->family->audio_vae);
-    exchange_add_key(e, "fingerprint", fingerprint(x));
+    cJSON_AddStringToObject(e, "fingerprint", vf_key_hex(hex, fingerprint(x)));
     cJSON_AddStringToObject(e, "dtype", vc_dtype_name(VC_F32));
     vf_json_add_int(e, "channels", s->channels);
     vf_json_add_int(e, "bins", s->bins);
@@ -279,9 +280,10 @@ int exchange_sound_put(exchange *x, const exchange_item *m, cJSON *record, vc_er
     free(raw);
     if (rc)
         return vc_context(err, rc, "sound");
+    char hex[VF_KEY_HEX];
     cJSON *conditions = cJSON_GetObjectItemCaseSensitive(record, "conditions");
     if (!conditions)
         conditions = cJSON_AddObjectToObject(record, "conditions");
-    exchange_add_key(conditions, vc_roles[VC_ROLE_AUDIO].name, k);
+    cJSON_AddStringToObject(conditions, vc_roles[VC_ROLE_AUDIO].name, vf_key_hex(hex, k));
     return 0;
 }

@@ -228,8 +228,8 @@ static const vf_variant wan_variants[] = {
     { .sign = "control_adapter*", .reads = CAMERA },
     { .sign = "*.cam_encoder*", .reads = "camera poses (ReCamMaster)" },
     { .sign = "dwpose_embedding*", .reads = "poses (UniAnimate)" },
-    { .sign = "fps_*", .reads = "frame rates (SkyReels-V2 Diffusion Forcing, "
-      "whose folder in diffusers' layout has the class SkyReelsV2Transformer3DModel)" },
+    { .sign = "fps_*", .reads = "frame rates (SkyReels V2 Diffusion "
+      "Forcing: give its folder in diffusers' layout)" },
     { .field = "add_ref_conv", .reads = REFERENCE },
     { .field = "add_control_adapter", .reads = CAMERA },
     { .channels = 52, .reads = "a control clip, a first frame and a mask (Wan2.2-Fun-Control)" },

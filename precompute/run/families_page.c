@@ -6,15 +6,16 @@
 #include "common/families.h"
 #include "formats/tensors/transformers.h"
 
-enum { WIDTH = 78, INDENT = 18 };
+enum { WIDTH = 78, BEHIND_NAME = 18, BELOW_NAME = 6 };   /* columns of a list */
 
-/* Writes a word of a list whose line is at a column, and returns the column behind it. */
-static int put(FILE *out, int at, const char *word, bool first)
+/* Writes a word of a list that begins at the column `indent` and whose line is at the column `at`,
+ * and returns the column behind it. */
+static int put(FILE *out, int indent, int at, const char *word, bool first)
 {
     const int n = (int)strlen(word);
     if (!first && at + 2 + n > WIDTH) {
-        fprintf(out, ",\n%*s", INDENT, "");
-        at = INDENT;
+        fprintf(out, ",\n%*s", indent, "");
+        at = indent;
         first = true;
     }
     return at + fprintf(out, "%s%s", first ? "" : ", ", word);
@@ -22,9 +23,9 @@ static int put(FILE *out, int at, const char *word, bool first)
 
 static void family(FILE *out, const vc_family *f)
 {
-    int at = fprintf(out, "  %-*s", INDENT - 2, f->name);
+    int at = fprintf(out, "  %-*s", BEHIND_NAME - 2, f->name);
     for (int i = 0; i < VC_FAMILY_PIPELINES && f->pipeline[i].class; i++)
-        at = put(out, at, f->pipeline[i].class, i == 0);
+        at = put(out, BEHIND_NAME, at, f->pipeline[i].class, i == 0);
     fputc('\n', out);
 }
 
@@ -41,10 +42,10 @@ static void add_refused(void *arg, const char *models, const char *reads)
     const bool first = !r->models || strcmp(models, r->models);
     if (first) {
         fprintf(r->out, "%s  %s\n", r->models ? "\n" : "", models);
-        r->at = fprintf(r->out, "%*s", INDENT, "");
+        r->at = fprintf(r->out, "%*s", BELOW_NAME, "");
     }
     r->models = models;
-    r->at = put(r->out, r->at, reads, first);
+    r->at = put(r->out, BELOW_NAME, r->at, reads, first);
 }
 
 static void add_other(void *arg, const char *model, const char *reads)
@@ -53,7 +54,7 @@ static void add_other(void *arg, const char *model, const char *reads)
     char word[WIDTH];
     snprintf(word, sizeof word, "%s%s%s%s", model, reads ? " (" : "", reads ? reads : "",
              reads ? ")" : "");
-    r->at = put(r->out, r->at, word, !r->models);
+    r->at = put(r->out, BELOW_NAME, r->at, word, !r->models);
     r->models = model;
 }
 
@@ -78,7 +79,7 @@ void prep_others_page(FILE *out)
 {
     fprintf(out, "Models of diffusers' other pipelines, which no family here has, and what some "
                  "read\n");
-    refused r = { .out = out, .at = fprintf(out, "%*s", INDENT, "") };
+    refused r = { .out = out, .at = fprintf(out, "%*s", BELOW_NAME, "") };
     vf_transformer_each_other(add_other, &r);
     fputc('\n', out);
 }

@@ -47,8 +47,9 @@ precompute           buckets common/tensor formats/dataset
 precompute/media     common/base common/os formats/columnar formats/json formats/keys
 precompute/media     formats/metadata
 precompute/tokenizer common/base common/os formats/dataset formats/json
+precompute/pictures  common/base common/os formats/json precompute
 precompute/text      common/base common/nn common/os common/tensor formats/json formats/metadata
-precompute/text      formats/tensors precompute precompute/tokenizer
+precompute/text      formats/tensors precompute precompute/pictures precompute/tokenizer
 precompute/gemma     formats/tensors precompute/text
 precompute/vae       common/base common/nn common/os formats/json formats/tensors precompute
 precompute/sound     common/base common/nn formats/json formats/tensors
@@ -58,7 +59,7 @@ precompute/run       formats/columnar formats/dataset formats/json formats/keys 
 precompute/run       formats/tensors
 precompute/run       precompute precompute/media precompute/sound
 precompute/encode    buckets common common/os formats/keys precompute/media precompute/run
-precompute/encode    precompute/text precompute/sound
+precompute/encode    precompute/pictures precompute/text precompute/sound
 precompute/vprep     common common/base common/cli common/os common/tensor formats/json formats/keys
 precompute/vprep     formats/columnar formats/metadata formats/tensors precompute/encode
 precompute/vprep     precompute/run precompute/text
@@ -70,7 +71,9 @@ train/lora           common/adapters common/base common/os common/tensor formats
 train/lora           formats/tensors
 train/models         common common/nn common/os common/tensor formats/json
 train/models         formats/tensors train/diffusion train/lora
+train/models/hunyuan common/nn common/tensor formats/json train/lora train/models
 train/models/ltx     common/nn common/tensor formats/json formats/tensors train/models
+train/models/wan     common/nn common/tensor formats/json train/models
 train/families       common train/models
 train/data           buckets common/base common/cli common/os formats/dataset formats/json
 train/data           formats/keys formats/tensors train/models
