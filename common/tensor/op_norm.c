@@ -56,14 +56,15 @@ static void norm_grad(vt_ctx *g, const vt_node *n)
     vt_tensor *dw = vt_grad(g, in[W]), *db = vt_grad(g, in[B]);
 
     for (int k = 0; k < groups(split); k++) {
-        vt_tensor x = group_of(in[X], k, split, NULL), part, scale, dshift, dscale;
+        vt_tensor x = group_of(in[X], k, split, NULL), part, scale, shifted, scaled;
         vt_tensor dy = group_of(n->out->grad, k, split, NULL), stats = stats_of(in[STATS], &x, k);
+        /* A dry step makes these gradients too, but does not evaluate the arguments of VT_RUN. */
+        vt_tensor *dshift = vt_grad(g, in[SHIFT + k]), *dscale = vt_grad(g, in[SCALE + k]);
         vt_buf own;
         if (dx)
             part = group_of(dx, k, split, &own);
-        VT_RUN(g, norm_grad, dx ? &part : NULL, dw, db,
-               expanded(&dshift, vt_grad(g, in[SHIFT + k]), &x),
-               expanded(&dscale, vt_grad(g, in[SCALE + k]), &x), &dy, &x, &stats, in[W], in[B],
+        VT_RUN(g, norm_grad, dx ? &part : NULL, dw, db, expanded(&shifted, dshift, &x),
+               expanded(&scaled, dscale, &x), &dy, &x, &stats, in[W], in[B],
                expanded(&scale, in[SCALE + k], &x), n->i[1] != 0);
     }
     if (dx)
