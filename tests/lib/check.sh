@@ -24,6 +24,7 @@ PATH=$VLT_BUILD:$VLT_BUILD/tests:$PATH
 top=$(mktemp -d "${TMPDIR:-/tmp}/vlt-test-XXXXXX") || exit 1
 dir=$top/dir stdout=$top/stdout stderr=$top/stderr log=$top/log
 mkdir "$dir" && cd "$dir" && : >"$log" || exit 1
+export OMPI_MCA_orte_tmpdir_base=$top      # else tests share a folder, which each may remove
 trap 'end_of_test $?' EXIT
 trap 'wrong "failed: $BASH_COMMAND"' ERR
 

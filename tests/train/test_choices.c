@@ -47,6 +47,7 @@ static const struct choice { const char *flag, *word; int index; } choices[] = {
     { "timestep_sampling", "flux_shift", VTRAIN_SAMPLING_FLUX_SHIFT },
     { "timestep_sampling", "flux2_shift", VTRAIN_SAMPLING_FLUX2_SHIFT },
     { "timestep_sampling", "qwen_shift", VTRAIN_SAMPLING_QWEN_SHIFT },
+    { "timestep_sampling", "ideogram4_shift", VTRAIN_SAMPLING_IDEOGRAM4_SHIFT },
     { "loss_type", "mse", VTRAIN_MSE },
     { "loss_type", "huber", VTRAIN_HUBER },
     { "loss_type", "smooth_l1", VTRAIN_SMOOTH_L1 },

@@ -334,8 +334,8 @@ static void test_base_reported(void **state)
 static void test_control(void **state)
 {
     static const struct { const char *class, *flag; int rc; } rows[] = {
-        { "FluxControlPipeline", "--model %s/m", VC_EINVAL },
-        { "FluxControlPipeline", "--transformer %s/m/transformer", 0 },
+        { "OtherControlPipeline", "--model %s/m", VC_EINVAL },
+        { "OtherControlPipeline", "--transformer %s/m/transformer", 0 },
         { "CogVideoXPipeline", "--model %s/m", 0 },
     };
     const char *dir = *state;
