@@ -106,7 +106,7 @@ if [ -x "$VLT_BUILD/tests/dpipe_cache" ]; then
     expect 1 'flux2, whose texts are 7680, 12288 or 15360 numbers wide' vlat import \
         cache/flux2_klein_9b --from diffusion-pipe --space raw --family flux2 --out none.5
     cp -r cache/flux2_klein_4b cache/unknown
-    expect 1 'z_image or flux2, whose caches have the folder.s name or --family' \
+    expect 1 'z_image, ltx2 or flux2, whose caches have the folder.s name or --family' \
         vlat import cache/unknown --from diffusion-pipe --space raw --out none.3
     expect 0 '5 samples' vlat import cache/unknown --from diffusion-pipe --space raw \
         --family flux2 --out fd.said
