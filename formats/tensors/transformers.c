@@ -242,18 +242,6 @@ static bool is_known(const char *class)
     return known;
 }
 
-/* The pipelines of models whose denoiser is a UNet begin with these words. */
-static bool is_unet(const char *class)
-{
-    static const char *const begin[] = { "StableDiffusionXL", "StableDiffusionPipeline",
-                                         "StableDiffusionInpaint", "StableDiffusionImg2Img",
-                                         "LatentConsistencyModel" };
-    for (size_t i = 0; i < sizeof begin / sizeof *begin; i++)
-        if (!strncmp(class, begin[i], strlen(begin[i])))
-            return true;
-    return false;
-}
-
 /* Whether the model's transformer is the built-in one, of which no pipeline is known. */
 static bool is_builtin(const char *model)
 {
@@ -309,10 +297,6 @@ int vf_transformer_check_pipeline(const char *model, vc_err *err)
                      "CogVideoX and Wan are trained here (CogVideoXFunControlPipeline, "
                      "WanFunControlPipeline): give one, or a text-to-video, image-to-video or "
                      "inpainting model", model, class);
-    else if (unknown && is_unet(class))
-        rc = vc_fail(err, VC_EINVAL, "%s/model_index.json: %.80s: models with a UNet (Stable "
-                     "Diffusion 1.5, 2, XL) are not trained here, those of Stable Diffusion 3 and "
-                     "3.5 are: give one, or another model with a transformer", model, class);
     else if (unknown && !is_builtin(model)) {
         list_pipelines(list, sizeof list);
         rc = vc_fail(err, VC_EINVAL, "%s/model_index.json: no family here has a pipeline %.80s: "

@@ -106,8 +106,8 @@ static double loss_of(const vtrain_batch *b, double s)
     return sum / (double)n;
 }
 
-/* Bytes of a step's text of n tokens per row: n is the longest row, or in a dry step the largest
- * possible. */
+/* Bytes of a step's text of n tokens per row: n is the longest row, or in a dry step the longest
+ * that the dataset has. */
 static size_t text_bytes(int rows, int64_t n)
 {
     return ((size_t)(rows * n) * 4 * sizeof(float) + 63) / 64 * 64;
@@ -122,7 +122,8 @@ static int check_step(vtrain *t, const vtrain_batch *b)
     vtrain_level level = vtrain_level_of(t->objective, 1, 0.5);
     vc_err err = { 0 };
     vt_usage dry, real;
-    int64_t place = b->rows * b->dim[2] * AREA;
+    const int64_t place = b->rows * b->dim[2] * AREA;
+    const int64_t longest = vtrain_data_longest(vtrain_data_slot(t->data, 0), 0, false);
     assert_ok(vtrain_micro_run(t, &m, false, &err), &err);
     real = vt_usage_of(t->g);
     assert_true(fabs((double)m.loss - loss_of(b, level.sigma)) < 1e-4 * (double)m.loss);
@@ -141,7 +142,7 @@ static int check_step(vtrain *t, const vtrain_batch *b)
     assert_ok(vtrain_micro_dry(t, b->dim, &b->own, false, (vtrain_recompute){ 0 }, &dry, &err),
               &err);
     if (b->weighted == vtrain_data_weighted(t->data))
-        assert_int_equal(dry.pool_peak - text_bytes(b->rows, TOY_TOKENS),
+        assert_int_equal(dry.pool_peak - text_bytes(b->rows, longest),
                          real.pool_peak - text_bytes(b->rows, b->text[0].n));
     return clean;
 }

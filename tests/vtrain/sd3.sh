@@ -67,9 +67,9 @@ expect 2 'are those of sd3, and the values would be those of flux' vprep --meta 
 for class in StableDiffusionXLPipeline StableDiffusionPipeline; do
     mkdir -p unet
     echo "{\"_class_name\": \"$class\"}" >unet/model_index.json
-    expect 2 "$class: models with a UNet .* are not trained here" vprep --meta media --model unet \
-        --out none
-    expect '1 2' "$class: models with a UNet" vtrain --latents a --model unet --output_dir none
+    said="no family here has a pipeline $class, .*whose network is a U-Net"
+    expect 2 "$said" vprep --meta media --model unet --out none
+    expect '1 2' "$said" vtrain --latents a --model unet --output_dir none
 done
 absent none
 
