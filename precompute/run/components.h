@@ -62,6 +62,12 @@ int prep_component_home(char **out, const char *model, const char *part, const c
 /* *out: the folder `slot` of a pipeline's folder, malloc'ed. VC_EUSAGE: the model (or NULL) has
  * none; the message says what the component does. */
 int prep_part_of(char **out, const char *model, const char *slot, const char *does, vc_err *err);
+/* Refuses a VAE's folder whose config.json has the class of another family's: VC_EUSAGE. A folder
+ * without a class, and a file, are left to what opens them, which compares the tensors. */
+int prep_check_vae_class(const vprep *p, const char *dir, vc_err *err);
+/* Compares the config.json of --vae with that of the model's own VAE, with which the transformer was
+ * trained: VC_EUSAGE where the number of channels differs; another constant is a warning. */
+int prep_check_vae_model(const vprep *p, const char *dir, vc_err *err);
 /* Leaves out the text encoder of a slot that the family's pipelines may be without, if the flag of
  * the slot or model_index.json says so. A folder that only lacks the files, as after a broken
  * download, is left to the caller. */
