@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/templates.h"
+
 /* vae/config.json of Wan 2.1, whose VAE Qwen-Image has too */
 static const double wan_mean[16] = {
     -0.7571, -0.7089, -0.9113, 0.1075, -0.1745, 0.9653, -0.1517, 1.5508,
@@ -36,73 +38,11 @@ static const double wan22_std[48] = {
 #define SIZES(multiple_, k, ratio_, patch_, patch_t_) \
     .multiple = multiple_, .ratio = { k, ratio_, ratio_ }, .patch = patch_, .patch_t = patch_t_
 
-/* Around prompts, to the byte as diffusers' pipelines have them, missing blanks and all. */
-static const char hunyuan_template[] =
-    "<|start_header_id|>system<|end_header_id|>\n\n"
-    "Describe the video by detailing the following aspects: "
-    "1. The main content and theme of the video."
-    "2. The color, shape, size, texture, quantity, text, and spatial relationships of the objects."
-    "3. Actions, events, behaviors temporal relationships, physical movement changes of the "
-    "objects."
-    "4. background environment, light, style and atmosphere."
-    "5. camera angles, movements, and transitions used in the video:<|eot_id|>"
-    "<|start_header_id|>user<|end_header_id|>\n\n{}<|eot_id|>";
-static const char hunyuan_i2v_template[] =
-    "<|start_header_id|>system<|end_header_id|>\n\n<image>\n"
-    "Describe the video by detailing the following aspects according to the reference image: "
-    "1. The main content and theme of the video."
-    "2. The color, shape, size, texture, quantity, text, and spatial relationships of the objects."
-    "3. Actions, events, behaviors temporal relationships, physical movement changes of the "
-    "objects."
-    "4. background environment, light, style and atmosphere."
-    "5. camera angles, movements, and transitions used in the video:<|eot_id|>\n\n"
-    "<|start_header_id|>user<|end_header_id|>\n\n{}<|eot_id|>"
-    "<|start_header_id|>assistant<|end_header_id|>\n\n";
-static const char hunyuan15_template[] =
-    "<|im_start|>system\n"
-    "You are a helpful assistant. Describe the video by detailing the following aspects: "
-    "        1. The main content and theme of the video. "
-    "        2. The color, shape, size, texture, quantity, text, and spatial relationships of the "
-    "objects. "
-    "        3. Actions, events, behaviors temporal relationships, physical movement changes of "
-    "the objects. "
-    "        4. background environment, light, style and atmosphere. "
-    "        5. camera angles, movements, and transitions used in the video.<|im_end|>\n"
-    "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n";
-static const char qwen_template[] =
-    "<|im_start|>system\n"
-    "Describe the image by detailing the color, shape, size, texture, quantity, text, spatial "
-    "relationships of the objects and background:<|im_end|>\n"
-    "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n";
-
-/* Qwen-Image-Edit's; its pictures stand in front of the prompt. */
-static const char qwen_edit_template[] =
-    "<|im_start|>system\n"
-    "Describe the key features of the input image (color, shape, size, texture, objects, "
-    "background), then explain how the user's text instruction should alter or modify the image. "
-    "Generate a new image that meets the user's requirements while maintaining consistency with "
-    "the original input where appropriate.<|im_end|>\n"
-    "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n";
-
-/* What Qwen3's chat template makes of one prompt where thinking is on. */
-static const char qwen3_template[] =
-    "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n";
-
-/* And where it is off: an empty thought is part of the prompt. */
-static const char qwen3_thoughtless[] =
-    "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n";
-
-/* What Mistral 3's chat template makes of the system's message of Flux2Pipeline and a prompt. */
-static const char flux2_dev_template[] =
-    "<s>[SYSTEM_PROMPT]You are an AI that reasons about image descriptions. You give structured "
-    "responses focusing on object relationships, object\n"
-    "attribution and actions without speculation.[/SYSTEM_PROMPT][INST]{}[/INST]";
-
 #define HUNYUAN_CLIP { .class = "CLIPTextModel", .max_length = 77, .pooled_only = true, \
                        .width_field = "pooled_projection_dim" }
 static const vc_text hunyuan_i2v_text[VC_FAMILY_TEXTS] = {
     { .class = "LlavaForConditionalGeneration", .max_length = 256,
-      .template = hunyuan_i2v_template, .crop = 103, .skip = 2, .masked = true, .picture = true,
+      .template = vc_template_hunyuan_i2v, .crop = 103, .skip = 2, .masked = true, .picture = true,
       .width_field = "text_embed_dim" },
     HUNYUAN_CLIP
 };
@@ -134,7 +74,7 @@ static const vc_text wan_fun_text[VC_FAMILY_TEXTS] = {
 /* klein's are the family's. */
 static const vc_text flux2_dev_text[VC_FAMILY_TEXTS] = {
     { .class = "Mistral3ForConditionalGeneration", .max_length = 512,
-      .template = flux2_dev_template, .chat = "[SYSTEM_PROMPT]", .without = "[IMG]",
+      .template = vc_template_flux2_dev, .chat = "[SYSTEM_PROMPT]", .without = "[IMG]",
       .taps = { 10, 20, 30 }, .width_field = "joint_attention_dim" }
 };
 
@@ -200,7 +140,7 @@ static const vc_first flux2_first = {
 enum { QWEN_EDIT_LENGTH = 1024, QWEN_EDIT_CROP = 64 };
 #define QWEN_EDIT_TEXT(each_) \
     { { .class = "Qwen2_5_VLForConditionalGeneration", .max_length = QWEN_EDIT_LENGTH, \
-        .template = qwen_edit_template, .crop = QWEN_EDIT_CROP, .masked = true, .each = each_ } }
+        .template = vc_template_qwen_edit, .crop = QWEN_EDIT_CROP, .masked = true, .each = each_ } }
 #define QWEN_PICTURE "<|vision_start|><|image_pad|><|vision_end|>"
 static const vc_text qwen_edit_text[VC_FAMILY_TEXTS] = QWEN_EDIT_TEXT(QWEN_PICTURE);
 static const vc_text qwen_plus_text[VC_FAMILY_TEXTS] = QWEN_EDIT_TEXT("Picture {}: " QWEN_PICTURE);
@@ -237,8 +177,8 @@ static const vc_family families[] = {
     { .name = "builtin", SIZES(16, 4, 8, 2, 1),
       .vae = "BuiltinCodec", .channels = 16, .text = { { .class = "BuiltinTextEncoder" } },
       .transformer = "VltTransformer3DModel", .dtype = VC_F32 },
-    { .name = "cogvideox", SIZES(16, 4, 8, 2, 1), COGVIDEOX,
-      .transformer = "CogVideoXTransformer3DModel",
+    { .name = "cogvideox", .title = "CogVideoX 2B, 5B, 1.5 and its Fun models",
+      SIZES(16, 4, 8, 2, 1), COGVIDEOX, .transformer = "CogVideoXTransformer3DModel",
       .pipeline = { { .class = "CogVideoXPipeline" },
                     { .class = "CogVideoXVideoToVideoPipeline" },
                     { .class = "CogVideoXImageToVideoPipeline", .mode = VC_MODE_I2V },
@@ -258,7 +198,8 @@ static const vc_family families[] = {
                      LATENTS("sample_width", 90, VC_AXIS_COLUMNS, COGVIDEOX_TABLE) },
       .channels_field = "in_channels", .inputs = { 16, 32, 33, 32 } },
     { .name = "cogvideox1.5", SIZES(16, 4, 8, 2, 2), COGVIDEOX, .invert = true },
-    { .name = "hunyuanvideo", SIZES(16, 4, 8, 2, 1),
+    { .name = "hunyuanvideo", .title = "HunyuanVideo, SkyReels V1",
+      SIZES(16, 4, 8, 2, 1),
       .transformer = "HunyuanVideoTransformer3DModel", .first = &hunyuan_first,
       .pipeline = { { .class = "HunyuanVideoPipeline", .sigmas = VC_SIGMAS_TO_ZERO },
                     { .class = "HunyuanVideoImageToVideoPipeline", .mode = VC_MODE_I2V,
@@ -269,11 +210,11 @@ static const vc_family families[] = {
       .interleave = { { "token_replace", 4 }, { "latent_concat", 2 } },
       .moments = true, .dtype = VC_BF16, .clean_images = true,
       .vae = "AutoencoderKLHunyuanVideo", .channels = 16, .scaling = 0.476986, .cached = true,
-      .text = { { .class = "LlamaModel", .max_length = 256, .template = hunyuan_template,
+      .text = { { .class = "LlamaModel", .max_length = 256, .template = vc_template_hunyuan,
                   .crop = 95, .skip = 2, .masked = true, .width_field = "text_embed_dim" },
                 HUNYUAN_CLIP } },
-    { .name = "hunyuanvideo1.5", SIZES(16, 4, 16, 1, 1),
-      .transformer = "HunyuanVideo15Transformer3DModel",
+    { .name = "hunyuanvideo1.5", .title = "HunyuanVideo 1.5",
+      SIZES(16, 4, 16, 1, 1), .transformer = "HunyuanVideo15Transformer3DModel",
       .pipeline = { { .class = "HunyuanVideo15Pipeline", .sigmas = VC_SIGMAS_TO_ZERO },
                     { .class = "HunyuanVideo15ImageToVideoPipeline", .mode = VC_MODE_I2V,
                       .sigmas = VC_SIGMAS_TO_ZERO } },
@@ -282,12 +223,12 @@ static const vc_family families[] = {
       .moments = true, .dtype = VC_BF16, .clean_images = true,
       .vae = "AutoencoderKLHunyuanVideo15", .channels = 32, .scaling = 1.03682,
       .text = { { .class = "Qwen2_5_VLTextModel", .max_length = 1000,
-                  .template = hunyuan15_template, .crop = 108, .chat = "<|im_start|>",
+                  .template = vc_template_hunyuan15, .crop = 108, .chat = "<|im_start|>",
                   .blank = " ", .skip = 2, .masked = true, .width_field = "text_embed_dim" },
                 { .class = "T5EncoderModel", .max_length = 256, .quoted = true, .masked = true,
                   .unpadded = true, .width_field = "text_embed_2_dim" } } },
-    { .name = "ltx-video", SIZES(32, 8, 32, 1, 1),
-      .transformer = "LTXVideoTransformer3DModel",
+    { .name = "ltx-video", .title = "LTX-Video",
+      SIZES(32, 8, 32, 1, 1), .transformer = "LTXVideoTransformer3DModel",
       .begins_with_latent = true,
       .pipeline = { { .class = "LTXPipeline" },
                     { .class = "LTXImageToVideoPipeline" },
@@ -298,8 +239,8 @@ static const vc_family families[] = {
       .vae = "AutoencoderKLLTXVideo", .channels = 128, .scaling = 1, .cached = true,
       .text = { { .class = "T5EncoderModel", .max_length = 128, .masked = true,
                   .width_field = "caption_channels" } } },
-    { .name = "wan2.1", SIZES(16, 4, 8, 2, 1), WAN, .channels = 16, .mean = wan_mean,
-      .std = wan_std, .cached = true,
+    { .name = "wan2.1", .title = "Wan 2.1, 2.2 and their Fun models",
+      SIZES(16, 4, 8, 2, 1), WAN, .channels = 16, .mean = wan_mean, .std = wan_std, .cached = true,
       .transformer = "WanTransformer3DModel", .first = &wan_first,
       .pipeline = { { .class = "WanPipeline", .sigmas = VC_SIGMAS_OWN },
                     { .class = "WanImageToVideoPipeline", .mode = VC_MODE_I2V,
@@ -317,7 +258,8 @@ static const vc_family families[] = {
       .inputs = { [VC_MODE_NORMAL] = 16, [VC_MODE_CONTROL] = 32, [VC_MODE_CONTROL_REF] = 48 } },
     { .name = "wan2.2-5b", SIZES(32, 4, 16, 2, 1), WAN, .channels = 48, .mean = wan22_mean,
       .std = wan22_std, .cached = true, .begins_with_latent = true },
-    { .name = "skyreels-v2", SIZES(16, 4, 8, 2, 1), WAN, .channels = 16, .mean = wan_mean,
+    { .name = "skyreels-v2", .title = "SkyReels V2",
+      SIZES(16, 4, 8, 2, 1), WAN, .channels = 16, .mean = wan_mean,
       .std = wan_std, .by_model = true, .begins_with_latent = true,
       .transformer = "SkyReelsV2Transformer3DModel",
       .pipeline = { { .class = "SkyReelsV2Pipeline", .sigmas = VC_SIGMAS_OWN },
@@ -334,15 +276,16 @@ static const vc_family families[] = {
                      WAN_POSITIONS(VC_AXIS_COLUMNS) },
       .channels_field = "in_channels",
       .inputs = { [VC_MODE_NORMAL] = 16, [VC_MODE_I2V] = 36 } },
-    { .name = "wan-vace", SIZES(16, 4, 8, 2, 1), WAN, .channels = 16, .mean = wan_mean,
+    { .name = "wan-vace", .title = "Wan VACE",
+      SIZES(16, 4, 8, 2, 1), WAN, .channels = 16, .mean = wan_mean,
       .std = wan_std, .by_model = true,
       .transformer = "WanVACETransformer3DModel", .first = &wan_vace_first,
       .pipeline = { { .class = "WanVACEPipeline", .mode = VC_MODE_VACE,
                       .sigmas = VC_SIGMAS_OWN } },
       .references = { .most = VC_REFERENCES, .framed = true },
       .grey_masks = true, .pixel_masks = true },
-    { .name = "qwen-image", SIZES(16, 1, 8, 2, 1), .max_frames = 1,
-      .transformer = "QwenImageTransformer2DModel",
+    { .name = "qwen-image", .title = "Qwen-Image, Qwen-Image-Edit",
+      SIZES(16, 1, 8, 2, 1), .max_frames = 1, .transformer = "QwenImageTransformer2DModel",
       .pipeline = { { .class = "QwenImagePipeline", .versions = "original",
                       .references = &no_references },
                     { .class = "QwenImageEditPipeline", .mode = VC_MODE_EDIT, .versions = "edit",
@@ -358,8 +301,9 @@ static const vc_family families[] = {
       .vae = "AutoencoderKLQwenImage", .channels = 16, .scaling = 1, .mean = wan_mean,
       .std = wan_std, .cached = true,
       .text = { { .class = "Qwen2_5_VLForConditionalGeneration", .max_length = 1024,
-                  .template = qwen_template, .crop = 34, .masked = true } } },
-    { .name = "flux", SIZES(16, 1, 8, 2, 1), .max_frames = 1,
+                  .template = vc_template_qwen, .crop = 34, .masked = true } } },
+    { .name = "flux", .title = "FLUX.1 dev, schnell, Kontext, Fill",
+      SIZES(16, 1, 8, 2, 1), .max_frames = 1,
       .transformer = "FluxTransformer2DModel", .first = &flux_first,
       .pipeline = { { .class = "FluxPipeline", .versions = "flux-dev flux-schnell",
                       .sigmas = VC_SIGMAS_EVEN_EULER },
@@ -375,8 +319,8 @@ static const vc_family families[] = {
       .cached = true,
       .text = { { .class = "CLIPTextModel", .max_length = 77, .pooled_only = true },
                 { .class = "T5EncoderModel", .max_length = 512 } } },
-    { .name = "z-image", SIZES(16, 1, 8, 2, 1), .max_frames = 1,
-      .transformer = "ZImageTransformer2DModel",
+    { .name = "z-image", .title = "Z-Image",
+      SIZES(16, 1, 8, 2, 1), .max_frames = 1, .transformer = "ZImageTransformer2DModel",
       .pipeline = { { .class = "ZImagePipeline", .versions = "z-image" } },
       .positions = { { .field = "axes_lens", .item = 0, .none = 1024, .axis = VC_AXIS_TEXT,
                        .fill = 32, .beside = 2 },
@@ -384,19 +328,22 @@ static const vc_family families[] = {
                      TOKENS("axes_lens", 2, 512, VC_AXIS_COLUMNS) },
       .moments = true, .dtype = VC_BF16,
       .vae = "AutoencoderKL", .channels = 16, .scaling = 0.3611, .shift = 0.1159, .cached = true,
-      .text = { { .class = "Qwen3Model", .max_length = 512, .template = qwen3_template, .lead = 3,
+      .text = { { .class = "Qwen3Model", .max_length = 512, .template = vc_template_qwen3,
+                  .lead = 3,
                   .chat = "enable_thinking", .skip = 1, .masked = true,
                   .width_field = "cap_feat_dim" } } },
-    { .name = "krea2", SIZES(16, 1, 8, 2, 1), .max_frames = 1, .by_model = true,
+    { .name = "krea2", .title = "Krea 2",
+      SIZES(16, 1, 8, 2, 1), .max_frames = 1, .by_model = true,
       .transformer = "Krea2Transformer2DModel",
       .pipeline = { { .class = "Krea2Pipeline", .versions = "krea2" } },
       .moments = true, .dtype = VC_BF16,
       .vae = "AutoencoderKLQwenImage", .channels = 16, .scaling = 1, .mean = wan_mean,
       .std = wan_std,
-      .text = { { .class = "Qwen3VLModel", .max_length = 512, .template = qwen_template,
+      .text = { { .class = "Qwen3VLModel", .max_length = 512, .template = vc_template_qwen,
                   .crop = 34, .tail = 5, .masked = true,
                   .taps = { 2, 5, 8, 11, 14, 17, 20, 23, 26, 29, 32, 35 } } } },
-    { .name = "chroma", SIZES(16, 1, 8, 2, 1), .max_frames = 1, .by_model = true,
+    { .name = "chroma", .title = "Chroma1",
+      SIZES(16, 1, 8, 2, 1), .max_frames = 1, .by_model = true,
       .transformer = "ChromaTransformer2DModel", .first = &chroma_first,
       .pipeline = { { .class = "ChromaPipeline", .versions = "chroma",
                       .sigmas = VC_SIGMAS_EVEN_EULER } },
@@ -404,7 +351,8 @@ static const vc_family families[] = {
       .vae = "AutoencoderKL", .channels = 16, .scaling = 0.3611, .shift = 0.1159,
       .text = { { .class = "T5EncoderModel", .max_length = 512, .masked = true, .unpadded = true,
                   .padding = 1, .width_field = "joint_attention_dim" } } },
-    { .name = "sd3", SIZES(16, 1, 8, 2, 1), .max_frames = 1, .by_model = true,
+    { .name = "sd3", .title = "Stable Diffusion 3, 3.5",
+      SIZES(16, 1, 8, 2, 1), .max_frames = 1, .by_model = true,
       .transformer = "SD3Transformer2DModel",
       .pipeline = { { .class = "StableDiffusion3Pipeline", .versions = "sd3",
                       .sigmas = VC_SIGMAS_OWN } },
@@ -415,7 +363,8 @@ static const vc_family families[] = {
       .text = { SD3_CLIP, SD3_CLIP,
                 { .class = "T5EncoderModel", .max_length = 256, .optional = true,
                   .width_field = "joint_attention_dim" } } },
-    { .name = "flux2", SIZES(16, 1, 16, 1, 1), .max_frames = 1,
+    { .name = "flux2", .title = "FLUX.2 dev, klein",
+      SIZES(16, 1, 16, 1, 1), .max_frames = 1,
       .transformer = "Flux2Transformer2DModel", .first = &flux2_first,
       .pipeline = { { .class = "Flux2KleinPipeline",
                       .versions = "klein-4b klein-base-4b klein-9b klein-base-9b",
@@ -427,10 +376,12 @@ static const vc_family families[] = {
       .references = { .most = VC_REFERENCES, .side = 1024, .limit = true },
       .moments = true, .dtype = VC_BF16,
       .vae = "AutoencoderKLFlux2", .channels = 128, .scaling = 1, .cached = true,
-      .text = { { .class = "Qwen3ForCausalLM", .max_length = 512, .template = qwen3_thoughtless,
+      .text = { { .class = "Qwen3ForCausalLM", .max_length = 512,
+                  .template = vc_template_qwen3_thoughtless,
                   .lead = 3, .chat = "enable_thinking", .taps = { 9, 18, 27 },
                   .width_field = "joint_attention_dim" } } },
-    { .name = "ernie-image", SIZES(16, 1, 16, 1, 1), .max_frames = 1, .by_model = true,
+    { .name = "ernie-image", .title = "ERNIE-Image",
+      SIZES(16, 1, 16, 1, 1), .max_frames = 1, .by_model = true,
       .transformer = "ErnieImageTransformer2DModel",
       .pipeline = { { .class = "ErnieImagePipeline", .versions = "ernie-image",
                       .sigmas = VC_SIGMAS_TO_ZERO } },
@@ -438,19 +389,20 @@ static const vc_family families[] = {
       .vae = "AutoencoderKLFlux2", .channels = 128, .scaling = 1, .norm_eps = 1e-5,
       .text = { { .class = "Mistral3Model", .max_length = 2048, .skip = 1, .masked = true,
                   .width_field = "text_in_dim" } } },
-    { .name = "ideogram4", SIZES(16, 1, 16, 1, 1), .max_frames = 1, .by_model = true,
+    { .name = "ideogram4", .title = "Ideogram 4",
+      SIZES(16, 1, 16, 1, 1), .max_frames = 1, .by_model = true,
       .transformer = "Ideogram4Transformer2DModel",
       .pipeline = { { .class = "Ideogram4Pipeline", .versions = "ideogram4",
                       .sigmas = VC_SIGMAS_QUANTILES } },
       .moments = true, .dtype = VC_BF16,
       .vae = "AutoencoderKLFlux2", .channels = 128, .scaling = 1, .statistics_last = true,
-      .text = { { .class = "Qwen3VLModel", .max_length = 2048, .template = qwen3_template,
+      .text = { { .class = "Qwen3VLModel", .max_length = 2048, .template = vc_template_qwen3,
                   .lead = 3, .chat = "<|im_start|>", .masked = true,
                   .taps = { 1, 4, 7, 10, 13, 16, 19, 22, 25, 28, 31, 34, 36 },
                   .taps_inner = true, .unnormed = true,
                   .width_field = "llm_features_dim" } } },
-    { .name = "ltx-2", SIZES(64, 8, 32, 1, 1),
-      .transformer = "LTX2VideoTransformer3DModel",
+    { .name = "ltx-2", .title = "LTX-2.0 and 2.3 with their sound",
+      SIZES(64, 8, 32, 1, 1), .transformer = "LTX2VideoTransformer3DModel",
       .begins_with_latent = true,
       .pipeline = { { .class = "LTX2Pipeline" },
                     { .class = "LTX2ImageToVideoPipeline" },

@@ -179,6 +179,8 @@ typedef struct vc_first {
 
 typedef struct vc_family {
     const char *name;                    /* as in manifests and in trainers' states */
+    const char *title;                   /* its models, as people call them; NULL: it has no
+                                          * pipeline of its own */
 
     /* sizes and frame counts (docs/sampling.md) */
     int multiple;                        /* q: sides of buckets are multiples of it; sides of a

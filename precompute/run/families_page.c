@@ -23,7 +23,8 @@ static int put(FILE *out, int indent, int at, const char *word, bool first)
 
 static void family(FILE *out, const vc_family *f)
 {
-    int at = fprintf(out, "  %-*s", BEHIND_NAME - 2, f->name);
+    fprintf(out, "  %-*s%s\n", BEHIND_NAME - 2, f->name, f->title);
+    int at = fprintf(out, "%*s", BEHIND_NAME, "");
     for (int i = 0; i < VC_FAMILY_PIPELINES && f->pipeline[i].class; i++)
         at = put(out, BEHIND_NAME, at, f->pipeline[i].class, i == 0);
     fputc('\n', out);
@@ -60,7 +61,7 @@ static void add_other(void *arg, const char *model, const char *reads)
 
 void prep_families_page(FILE *out)
 {
-    fprintf(out, "Families, and the pipelines of model_index.json whose models are read\n");
+    fprintf(out, "Families, their models, and the pipelines of model_index.json that are read\n");
     for (const vc_family *f = vc_families(); f->name; f++)
         if (f->pipeline[0].class)
             family(out, f);

@@ -34,7 +34,7 @@ stdout_has '^  --caption_column'
 expect 0 '^  --comm_timeout' vtrain --help nccl_timeout
 expect 2 'no flag has to do with "zebra"; topics are data' vtrain --help zebra
 expect 2 'topics are .*families, refused, others, all' vprep --help zebra
-expect 0 'krea2  *Krea2Pipeline' vprep --help families
+expect 0 'krea2  *Krea 2' vprep --help families
 expect 0 'layers of a picture (Qwen-Image-Layered)' vprep --help refused
 expect 0 'Wan 2.2 Animate (poses and a face)' vprep --help others
 expect 0 '^  --limit N' vlat list --help all

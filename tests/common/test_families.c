@@ -30,6 +30,7 @@ static void rows_are_consistent(void **state)
             assert_true(f->vae && f->text[0].class && f->channels && f->scaling > 0);
         if (f->transformer)
             assert_ptr_equal(vc_family_of_transformer(f->transformer), f);
+        assert_true(!f->title == !f->pipeline[0].class);
         if (f->pipeline[0].class)
             assert_true(f->vae && f->text[0].class && f->transformer);
         if (!f->patch_t_field)
