@@ -186,6 +186,8 @@ typedef struct vtrain_config {
     double guidance_scale, true_cfg_scale, guidance_rescale;
     int guidance_schedule;                    /* vtrain_guiding */
     int64_t guidance_power;
+    int64_t ar_step, causal_block_size, base_num_frames, overlap_history;
+    double addnoise_condition;
     int validation_sampler;                   /* 0: auto, else 1 + vtrain_sampler */
     int like;                                 /* index into VC_LIKE_ALLOWED */
     int report_to;                            /* index into tensorboard|none */

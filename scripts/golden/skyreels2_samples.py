@@ -1,12 +1,18 @@
 """Samples of diffusers' SkyReelsV2Pipeline and SkyReelsV2DiffusionForcingPipeline, of the latter
 from a first frame too, as its image-to-video pipeline makes them.
 
-The files are as those of wan_images.py. `samples-skyreels2-first` has the raw `image` [C,1,h,w].
+The files are as those of wan_images.py; those from a first frame have the raw `image` [C,1,h,w].
+In `async` blocks of frames lag behind each other (ar_step, causal_block_size), `long` samples are
+made of windows that share frames (overlap_history). The noise of a window is its part of the noise
+of the whole sample, and the noise of a known frame (addnoise_condition) is vtrain's of this step,
+counted over all windows.
 
 With diffusion forcing diffusers gives each frame's scheduler a view of the latents, which it then
 overwrites, so that UniPC's second step corrects a sample that it does not have any more. Here the
 schedulers get copies, as those of all other pipelines do.
 """
+from unittest import mock
+
 import torch
 from diffusers import (SkyReelsV2DiffusionForcingImageToVideoPipeline,
                        SkyReelsV2DiffusionForcingPipeline, SkyReelsV2Pipeline,
@@ -29,7 +35,29 @@ def config_of(name):
             **models.VARIANTS[name][0]}
 
 
-def sample(name, model, cls, frames=F, image=None, **more):
+def draws_of(name, frames, window, known):
+    """The draws of a pipeline of diffusion forcing whose windows of `window` frames share `known`,
+    and a callback that counts the steps."""
+    noise, at = golden.part("hunyuan_samples").noise, {"window": 0, "step": 0}
+    whole = (1, config_of(name)["out_channels"], frames, H, W)
+
+    def draw(shape, **_):
+        first = at["window"] * (window - known)
+        at["window"] += 1
+        return noise(whole)[:, :, first:first + shape[2]].clone()
+
+    def draw_like(x):
+        first = (at["window"] - 1) * (window - known)
+        return noise(whole, at["step"] + 1)[:, :, first:first + x.shape[2]]
+
+    def count(_pipe, _step, _time, values):
+        at["step"] += 1
+        return values
+
+    return draw, draw_like, count
+
+
+def sample(name, model, cls, frames=F, image=None, window=None, known=0, **more):
     images, config = golden.part("wan_images"), config_of(model)
     scheduler = UniPC(prediction_type="flow_prediction", use_flow_sigmas=True, flow_shift=SHIFT)
     pipe = cls(tokenizer=None, text_encoder=None, vae=None, scheduler=scheduler,
@@ -41,20 +69,22 @@ def sample(name, model, cls, frames=F, image=None, **more):
     t = {"text": golden.draw("text " + name, (N, 32)),
          "negative_text": golden.draw("negative " + name, (N - 2, 32))}
     noise = golden.part("hunyuan_samples").noise((1, channels, frames, H, W))
+    draws = draws_of(model, frames, window or frames, known)
     if cls is SkyReelsV2Pipeline:
         more["latents"] = noise
-    elif image is None:                   # given latents are returned without the other results
-        pipe.prepare_latents = lambda *a, **k: (noise, frames, None, 0)
-    else:
+    elif image is not None:
         t["image"] = golden.draw("image " + name, (channels, 1, H, W))
-        mean = torch.arange(float(channels)).view(-1, 1, 1, 1)
-        clean = ((t["image"] - mean) / (1 + mean))[None]
-        pipe.prepare_latents = lambda *a, **k: (noise, frames, clean, 1)
+        vae.encode = lambda x: type("Output", (), dict(latent_dist=type("Dist", (), dict(
+            mode=lambda _: t["image"][None]))()))
         more["image"] = image
-    latents = pipe(prompt=None, height=8 * H, width=8 * W, num_frames=4 * frames - 3,
-                   num_inference_steps=STEPS, guidance_scale=GUIDANCE, output_type="latent",
-                   prompt_embeds=images.rows(t["text"]),
-                   negative_prompt_embeds=images.rows(t["negative_text"]), **more).frames
+    if window:
+        more.update(base_num_frames=4 * window - 3, overlap_history=4 * known - 3)
+    with mock.patch(cls.__module__ + ".randn_tensor", draws[0]), \
+            mock.patch("torch.randn_like", draws[1]):
+        latents = pipe(prompt=None, height=8 * H, width=8 * W, num_frames=4 * frames - 3,
+                       num_inference_steps=STEPS, guidance_scale=GUIDANCE, output_type="latent",
+                       prompt_embeds=images.rows(t["text"]), callback_on_step_end=draws[2],
+                       negative_prompt_embeds=images.rows(t["negative_text"]), **more).frames
     t["latents"] = images.raw(latents, vae.config.latents_std)
     return t
 
@@ -67,6 +97,17 @@ def make(out):
         "skyreels2": sample("skyreels2", "skyreels2", SkyReelsV2Pipeline),
         "skyreels2-rate": sample("skyreels2-rate", "skyreels2-rate", forcing),
         "skyreels2-first": sample("skyreels2-first", "skyreels2-rate", first, image=picture),
+        "skyreels2-async": sample("skyreels2-async", "skyreels2-rate", forcing, frames=6,
+                                  ar_step=2, causal_block_size=2),
+        "skyreels2-async-first": sample("skyreels2-async-first", "skyreels2-rate", first,
+                                        image=picture, ar_step=1, addnoise_condition=20),
+        "skyreels2-long": sample("skyreels2-long", "skyreels2", forcing, frames=6, window=4,
+                                 known=1, addnoise_condition=30),
+        "skyreels2-long-async": sample("skyreels2-long-async", "skyreels2-rate", forcing, frames=8,
+                                       window=4, known=2, addnoise_condition=20, ar_step=1,
+                                       causal_block_size=2),
+        "skyreels2-long-first": sample("skyreels2-long-first", "skyreels2-rate", first, frames=5,
+                                       image=picture, window=3, known=1, addnoise_condition=20),
     }
     for name, t in made.items():
         golden.save(out / f"samples-{name}.safetensors", t, steps=str(STEPS),

@@ -139,8 +139,8 @@ static int check_step(vtrain *t, const vtrain_batch *b)
         assert_memory_equal(seen.video, b->cond[VC_ROLE_VIDEO], (size_t)(place * CHANNELS) * 4);
         assert_memory_equal(seen.mask, b->cond[VC_ROLE_MASK], (size_t)place * 4);
     }
-    assert_ok(vtrain_micro_dry(t, b->dim, &b->own, false, (vtrain_recompute){ 0 }, &dry, &err),
-              &err);
+    assert_ok(vtrain_micro_dry(t, b->dim, &b->own, false, (vtrain_recompute){ 0 }, NULL, &dry,
+                               &err), &err);
     if (b->weighted == vtrain_data_weighted(t->data))
         assert_int_equal(dry.pool_peak - text_bytes(b->rows, longest),
                          real.pool_peak - text_bytes(b->rows, b->text[0].n));

@@ -130,7 +130,8 @@ static void measure(vtrain *t, table m)
             vt_usage use;
             vc_err err = { 0 };
             const vtrain_recompute how = { blocks, ways[way] };
-            assert_ok(vtrain_micro_dry(t, dim, &(vtrain_own){ 0 }, true, how, &use, &err), &err);
+            assert_ok(vtrain_micro_dry(t, dim, &(vtrain_own){ 0 }, true, how, NULL, &use, &err),
+                      &err);
             measured *x = &m[i][way][blocks];
             *x = (measured){ (int64_t)(use.pool_peak + use.scratch), use.flops };
             assert_true(blocks == 0 || blocks == BLOCKS || x->taken < x[-1].taken);
@@ -226,7 +227,8 @@ static void test_blocks_below(void **state)
     const int64_t dim[5] = { 2, vtrain_data_norm(t.data)->channels, g->padded, g->h, g->w };
     for (int n = 0; n <= BLOCKS; n++)
         assert_ok(vtrain_micro_dry(&t, dim, &(vtrain_own){ 0 }, true,
-                                   (vtrain_recompute){ n, VT_RECOMPUTE }, &use[n], &err), &err);
+                                   (vtrain_recompute){ n, VT_RECOMPUTE }, NULL, &use[n], &err),
+                  &err);
     for (int n = 1; n <= BLOCKS - 2; n++) {
         assert_int_equal(use[n].saved, use[0].saved);
         assert_int_equal(use[n].pool_peak, use[0].pool_peak);

@@ -490,8 +490,8 @@ static void test_apart(void **state)
     open_builtin(&t, &family, *state, &list);
     assert_true(toy_tokens("prompt 0") != toy_tokens(""));
     const int64_t dim[5] = { 2, 2, 4, 5, 3 };     /* of prompt 1, the larger */
-    assert_ok(vtrain_micro_dry(&t, dim, &(vtrain_own){ 0 }, false, (vtrain_recompute){ 0 }, &use,
-                               &err), &err);
+    assert_ok(vtrain_micro_dry(&t, dim, &(vtrain_own){ 0 }, false, (vtrain_recompute){ 0 }, NULL,
+                               &use, &err), &err);
     float *x[2][2];
     for (int apart = 0; apart < 2; apart++) {
         t.cfg.guidance_scale = 4;

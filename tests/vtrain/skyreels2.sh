@@ -50,13 +50,37 @@ for pipeline in "WanPipeline 4" "LTXPipeline 8"; do
     read -ra made <<<"$pipeline"
     need make_model "${made[0]}" "${made[@]}"
     need vprep --meta media/metadata.json "${sampling[@]}" --model "${made[0]}" \
-        --out "${made[0]}.lmdb"
+        --out "${made[0]}.lmdb" --validation_prompts prompts.jsonl
     expect 0 . vtrain --latents "${made[0]}.lmdb" \
         --model "${made[0]}" --output_dir "${made[0]}-out" "${lora[@]}" --max_train_steps 2 \
         --diffusion_forcing independent --threads 1 --workers 1
 done
 expect 2 'diffusion_forcing: .*"sorted".*increasing' train no "${lora[@]}" \
     --diffusion_forcing sorted
+absent no
+
+# ---- samples in blocks that lag, and in windows; the larger one has 4 latent frames ----
+sampled=(--max_train_steps 2 --validation_steps 2 --num_inference_steps 2)
+long=(--overlap_history 1 --base_num_frames 5)
+expect 0 . train lag "${lora[@]}" "${sampled[@]}" --ar_step 1
+is lag/validation/step-2/000.safetensors '"ar_step":"1"'
+expect 0 . train long "${lora[@]}" "${sampled[@]}" --ar_step 1 "${long[@]}" --addnoise_condition 20
+is long/validation/step-2/001.safetensors '"overlap_history":"1"'
+expect 0 '2 decoded' vdecode long --model m --format png
+cmp -s lag/validation/step-2/001.safetensors long/validation/step-2/001.safetensors &&
+    wrong 'windows do not change a sample'
+expect 2 'prompt 0: --causal_block_size 2: a window of 3 latent frames.*whole blocks' \
+    train no "${lora[@]}" "${sampled[@]}" --causal_block_size 2
+expect 2 'overlap_history: a window of --base_num_frames has more frames' \
+    train no "${lora[@]}" "${sampled[@]}" --overlap_history 5 --base_num_frames 5
+expect 2 'ar_step: the frames are at different steps' train no "${lora[@]}" "${sampled[@]}" \
+    --ar_step 1 --guidance_schedule cosine
+expect 0 . vtrain --latents LTXPipeline.lmdb --model LTXPipeline --output_dir LTX-lag "${lora[@]}" \
+    "${sampled[@]}" --ar_step 1 --threads 1 --workers 1
+is LTX-lag/validation/step-2/000.safetensors '"ar_step":"1"'
+expect 2 'causal_block_size: the tokens of the model.s blocks attend to all' vtrain \
+    --latents LTXPipeline.lmdb --model LTXPipeline --output_dir no "${lora[@]}" "${sampled[@]}" \
+    --causal_block_size 2
 absent no
 
 # ---- image to video: conditions, CLIP states ----

@@ -239,6 +239,8 @@ typedef struct vtrain_prompt {
     int64_t target_dim[4];
 } vtrain_prompt;
 uint32_t vtrain_data_prompts(const vtrain_data *d);
+/* The latent frames of a sample of `frames` frames. */
+int64_t vtrain_data_latents(const vtrain_data *d, int64_t frames);
 int vtrain_data_prompt(const vtrain_data *d, uint32_t i, vtrain_prompt *p, vc_err *err);
 void vtrain_prompt_free(vtrain_prompt *p);                  /* an all-zero one is fine */
 

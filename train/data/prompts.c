@@ -120,6 +120,12 @@ static int side(const cJSON *o, const char *field, int ratio, int *latent, vc_er
     return 0;
 }
 
+int64_t vtrain_data_latents(const vtrain_data *d, int64_t frames)
+{
+    const int ratio = d->set[0].head.ratio[0];
+    return (frames - 1 + ratio - 1) / ratio + 1;
+}
+
 /* Takes the grid of the group with most repeats, and replaces it by the record's sizes. */
 static int find_size(const vtrain_data *d, const cJSON *record, vtrain_prompt *p, vc_err *err)
 {
@@ -141,7 +147,7 @@ static int find_size(const vtrain_data *d, const cJSON *record, vtrain_prompt *p
                        MAX_FRAMES);
     if (frames) {
         p->frames = (int)frames;
-        p->f = (p->frames - 1 + ratio[0] - 1) / ratio[0] + 1;
+        p->f = (int)vtrain_data_latents(d, frames);
     }
     return 0;
 }

@@ -64,6 +64,9 @@ typedef struct vtrain_in {
     int n_texts;
     vtrain_cond text[VTRAIN_TEXTS];
     vt_tensor *made[VTRAIN_MADE];             /* tensors that prepare makes for the forward */
+    int causal;                               /* n > 0: tokens attend to those of the frames up to
+                                               * the end of their own run of n, of models with
+                                               * vtrain_fit.causal; 0: as the model's config says */
     vtrain_recompute recompute;
     bool shared;                              /* the context's processes share the sequence
                                                * (common/tensor/exchange.h) */
@@ -95,6 +98,9 @@ typedef struct vtrain_fit {
     bool frame_times;                         /* the latent frames of a clip may have any timesteps:
                                                * the forward reads vtrain_in.frame_t, or token_t
                                                * with any times */
+    int causal;                               /* frames of a run, to which the tokens of later runs
+                                               * alone attend, 1: all attend to all; the forward
+                                               * reads vtrain_in.causal. 0: it does not */
     bool clean_first;                         /* every clip begins with a clean frame, so
                                                * --first_frame_conditioning_p is 1 by default and
                                                * may have no other value. Without token_times the

@@ -112,10 +112,10 @@ static int dry(vtrain *t, uint32_t group, vtrain_recompute recompute, vt_usage *
                              g->padded, g->h, g->w };
     const vtrain_own none = { 0 };
     vt_usage alone;                            /* a step whose references are left out */
-    int rc = vtrain_micro_dry(t, dim, &g->own, true, recompute, use, err);
+    int rc = vtrain_micro_dry(t, dim, &g->own, true, recompute, NULL, use, err);
     if (rc || !g->own.size[0][0] || !(t->cfg.reference_dropout_p > 0))
         return rc;
-    rc = vtrain_micro_dry(t, dim, &none, true, recompute, &alone, err);
+    rc = vtrain_micro_dry(t, dim, &none, true, recompute, NULL, &alone, err);
     use->flops += t->cfg.reference_dropout_p * (alone.flops - use->flops);
     use->pool_peak = alone.pool_peak > use->pool_peak ? alone.pool_peak : use->pool_peak;
     use->scratch = alone.scratch > use->scratch ? alone.scratch : use->scratch;
@@ -198,7 +198,8 @@ static int add_base(vtrain *t, uint32_t group, vt_usage *use, vc_err *err)
     vt_usage base;
     if (!g->base)
         return 0;
-    int rc = vtrain_micro_dry(t, dim, &g->own, false, (vtrain_recompute){ 0, VT_KEEP }, &base, err);
+    int rc = vtrain_micro_dry(t, dim, &g->own, false, (vtrain_recompute){ 0, VT_KEEP },
+                              NULL, &base, err);
     if (rc)
         return rc;
     use->flops += base.flops;

@@ -70,8 +70,8 @@ static int forward(sampling *s, vtrain *t, const vtrain_level *l, vc_err *err)
     for (int64_t row = 0; row < s->dim[0]; row++)
         memcpy(s->in + (size_t)row * s->n, s->x, sizeof(float) * s->n);
     vtrain_question q = {
-        .dim = s->dim, .x = s->in, .level = l, .clean_first = s->first,
-        .guidance = s->input, .fps = s->p.fps, .control_kind = s->p.control_kind,
+        .dim = s->dim, .x = s->in, .level = l, .clean_first = s->first && !s->paced,
+        .paced = s->paced, .guidance = s->input, .fps = s->p.fps, .control_kind = s->p.control_kind,
         .text = text, .roles = sampling_roles(s),
         .cond = s->cond, .own = &s->p.own,
         .prompt = t->cfg.controlnet && s->prompts > 1 ? prompt : NULL,

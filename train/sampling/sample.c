@@ -7,6 +7,7 @@
 #include "common/os/file.h"
 #include "train/parallel/state.h"
 #include "train/plan/memory.h"
+#include "train/sampling/frames.h"
 #include "train/sampling/guidance.h"
 #include "train/sampling/inputs.h"
 #include "train/sampling/pictures.h"
@@ -53,7 +54,7 @@ static int sample_one(vtrain *t, const char *dir, uint32_t i, vtrain_watching *w
     if (!rc && !t->validation.reported)
         rc = write_inputs(&s, t, i, err);
     if (!rc)
-        rc = walk(&s, t, err);
+        rc = s.windows.n ? sampling_frames_walk(&s, t, err) : walk(&s, t, err);
     if (!rc)
         rc = sampling_write(&s, t, dir, err);
     sampling_free(&s);
@@ -64,28 +65,35 @@ static int sample_one(vtrain *t, const char *dir, uint32_t i, vtrain_watching *w
  * once, this run computes them apart. */
 static int check_memory(vtrain *t, sampling *s, vt_usage *use, vc_err *err)
 {
-    int rc = vtrain_micro_dry(t, s->dim, &s->p.own, false, (vtrain_recompute){ 0 }, use, err);
+    vtrain_paced all;
+    const vtrain_paced *paced = sampling_frames_paced(s, &all);
+    int rc = vtrain_micro_dry(t, s->dim, &s->p.own, false, (vtrain_recompute){ 0 }, paced, use,
+                              err);
     if (s->dim[0] == 1 || (rc && rc != VC_ENOMEM) || (!rc && vtrain_memory_holds(t, use)))
         return rc;
     vc_say(t->ui, "validation prompt %u: guidance computes its two predictions one after the "
            "other, because there is no memory for both at once", s->number);
     t->validation.apart = true;
     s->dim[0] = 1;
-    return vtrain_micro_dry(t, s->dim, &s->p.own, false, (vtrain_recompute){ 0 }, use, err);
+    return vtrain_micro_dry(t, s->dim, &s->p.own, false, (vtrain_recompute){ 0 }, paced, use, err);
 }
 
 int vtrain_validate_check(vtrain *t, vc_err *err)
 {
-    int rc = 0;
     const vtrain_fit fit = vtrain_fit_of(t);
+    int rc = sampling_frames_check(t, err);
     t->plan.sample_flops = 0;
     for (uint32_t i = 0; !rc && i < vtrain_data_prompts(t->data); i++) {
         sampling s = { 0 };
         rc = sampling_open(&s, t, &fit, i, err);
         vt_usage use = { 0 };
+        int forwards = 0;
         if (!rc)
             rc = check_memory(t, &s, &use, err);
-        t->plan.sample_flops += use.flops * s.steps * s.prompts / (double)(s.dim[0] ? s.dim[0] : 1);
+        if (!rc)
+            rc = sampling_frames_forwards(&s, &forwards, err);
+        t->plan.sample_flops += use.flops * forwards * s.prompts /
+                                (double)(s.dim[0] ? s.dim[0] : 1);
         sampling_free(&s);
         if (rc)
             vc_context(err, rc, "validation prompt %u", i);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/rng.h"
+#include "train/sampling/frames.h"
 #include "train/sampling/pictures.h"
 #include "train/sampling/texts.h"
 
@@ -100,6 +101,8 @@ int sampling_open(sampling *s, const vtrain *t, const vtrain_fit *fit, uint32_t 
     const int64_t dim[5] = { rows, vtrain_data_norm(t->data)->channels, s->p.f, s->p.h, s->p.w };
     memcpy(s->dim, dim, sizeof dim);
     s->n = (size_t)(dim[1] * dim[2] * dim[3] * dim[4]);
+    if (!rc)
+        rc = sampling_frames_size(s, t, fit, err);
     heard_size(&s->heard, t, rows, s->p.frames, s->p.fps);
     s->tokens = 1;
     for (int k = 0; k < 3; k++) {

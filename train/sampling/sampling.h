@@ -4,6 +4,7 @@
 #define TRAIN_SAMPLING_SAMPLING_H
 
 #include "train/sampling/heard.h"
+#include "train/sampling/pace.h"
 #include "train/sampling/watching.h"
 
 typedef struct sampling {
@@ -36,6 +37,9 @@ typedef struct sampling {
     int clean;                   /* clean frames: the latent frames of a token */
     int skip;                    /* frames of the decoded sample that are no part of the clip */
     uint64_t seed;
+    sampling_windows windows;    /* of frames that have levels of their own; dim and n are those of
+                                  * a window until the sample is made */
+    const vtrain_paced *paced;   /* their times in this forward; NULL: they have one level */
     sampling_heard heard;        /* the sound, of models with sound */
     double sound_scale;          /* of its guidance */
     vtrain_watching *w;          /* how far the rank's samples are */

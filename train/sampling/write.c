@@ -42,7 +42,7 @@ static int write_file(sampling *s, const vtrain *t, const char *dir, vc_err *err
     static const char *const samplers[] = { "ddim", "dpm", "euler", "unipc" };
     static const char *const schedules[] = { "constant", "cosine", "cosine_time" };
     char seed[24], fps[32], frames[16], steps[24], guidance[32], cfg[32], rescale[32], skip[16];
-    char name[24], sound[32];
+    char name[24], sound[32], lag[16], shared[24];
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)s->seed);
     snprintf(fps, sizeof fps, "%.6g", s->p.fps);
     snprintf(frames, sizeof frames, "%d", s->p.frames);
@@ -53,7 +53,9 @@ static int write_file(sampling *s, const vtrain *t, const char *dir, vc_err *err
     snprintf(skip, sizeof skip, "%d", s->skip);
     snprintf(name, sizeof name, "%03u.safetensors", s->number);
     snprintf(sound, sizeof sound, "%.6g", s->sound_scale);
-    vf_meta meta[13] = {
+    snprintf(lag, sizeof lag, "%d", s->windows.lag);
+    snprintf(shared, sizeof shared, "%lld", (long long)t->cfg.overlap_history);
+    vf_meta meta[15] = {
         { "prompt", s->p.text }, { "negative_prompt", s->p.negative }, { "seed", seed },
         { "frames", frames }, { "num_inference_steps", steps }, { "guidance_scale", guidance },
         { "sampler", samplers[t->cfg.validation_sampler - 1] },
@@ -69,6 +71,10 @@ static int write_file(sampling *s, const vtrain *t, const char *dir, vc_err *err
         meta[n_meta++] = (vf_meta){ "guidance_schedule", schedules[t->cfg.guidance_schedule] };
     if (s->skip)
         meta[n_meta++] = (vf_meta){ "skip_frames", skip };
+    if (s->windows.lag)
+        meta[n_meta++] = (vf_meta){ "ar_step", lag };
+    if (s->windows.shared)
+        meta[n_meta++] = (vf_meta){ "overlap_history", shared };
     if (s->heard.n)
         meta[n_meta++] = (vf_meta){ "audio_guidance_scale", sound };
     vf_view v[2] = { { .name = "latents", .dtype = VC_F32, .nd = 4, .data = s->x,

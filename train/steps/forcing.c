@@ -94,6 +94,7 @@ void vtrain_forcing_draw(vtrain_levels *v, const vtrain *t, const vtrain_micro *
         const bool whole = clean && i == 0;
         const int at = row * n + i;
         v->frame_sigma[at] = whole ? 0 : (float)own.sigma;
+        v->frame_t[at] = VTRAIN_TIMES * v->frame_sigma[at];
         v->frame_weight[at] = whole ? 0 : own.weight * share * rest;
     }
 }

@@ -91,6 +91,19 @@ void vtrain_levels_set(vtrain_levels *v, const vtrain *t, int64_t rows, const vt
         set_level(v, row, l, clean);
 }
 
+void vtrain_levels_pace(vtrain_levels *v, const vtrain *t, const int64_t dim[5],
+                        const vtrain_paced *p)
+{
+    const vtrain_fit fit = vtrain_fit_of(t);
+    const int64_t n = dim[2] / fit.mult[0];
+    v->front = 0;
+    v->frames = (int)n;
+    for (int64_t i = 0; i < dim[0] * n; i++) {
+        v->frame_t[i] = p->time[i % n];
+        v->frame_sigma[i] = p->time[i % n] / VTRAIN_TIMES;
+    }
+}
+
 void vtrain_levels_dry(vtrain_levels *v, const vtrain *t, const int64_t dim[5])
 {
     memset(v, 0, sizeof *v);
@@ -241,9 +254,9 @@ static void load_frame_times(const vtrain *t, vtrain_in *in, int64_t rows, int64
         return;
     }
     for (int64_t i = 0; i < n; i++)
-        time[i] = VTRAIN_TIMES * (t->cfg.timestep_dtype
-                                  ? vc_bf16_to_f32(vc_f32_to_bf16(v->frame_sigma[i]))
-                                  : v->frame_sigma[i]);
+        time[i] = t->cfg.timestep_dtype
+                  ? vc_bf16_to_f32(vc_f32_to_bf16(v->frame_sigma[i])) * VTRAIN_TIMES
+                  : v->frame_t[i];
     for (int64_t i = 0; i < n * area; i++)
         token[i] = time[i / area];
     in->frame_t = vt_from_host(t->g, VC_F32, 2, dim, time, VC_F32);

@@ -27,8 +27,8 @@ typedef struct vtrain_levels {
     bool clean[VTRAIN_ROWS];                  /* the row's first frames have no noise */
     int frames;                               /* of tokens in a row, each of which has a level of
                                                * its own (forcing.h); 0: a row has one */
-    float frame_sigma[VTRAIN_FRAMES], frame_weight[VTRAIN_FRAMES];      /* [B,frames]; a frame's t
-                                               * is VTRAIN_TIMES sigma */
+    float frame_t[VTRAIN_FRAMES];             /* [B,frames], as are sigmas and weights */
+    float frame_sigma[VTRAIN_FRAMES], frame_weight[VTRAIN_FRAMES];
     int front;                                /* number of such frames in a clean row: the latent
                                                * frames of a token; 0: no row may be clean */
 } vtrain_levels;
@@ -39,6 +39,9 @@ void vtrain_levels_draw(vtrain_levels *v, const vtrain *t, const vtrain_micro *m
 /* Sets the same level l for all rows, with clean first frames if `clean`. */
 void vtrain_levels_set(vtrain_levels *v, const vtrain *t, int64_t rows, const vtrain_level *l,
                        bool clean);
+/* Gives the frames of all rows, which have one level, the times of p. */
+void vtrain_levels_pace(vtrain_levels *v, const vtrain *t, const int64_t dim[5],
+                        const vtrain_paced *p);
 /* Sets levels for a dry step of latents dim, which makes the same tensors as a real batch. */
 void vtrain_levels_dry(vtrain_levels *v, const vtrain *t, const int64_t dim[5]);
 /* Whether a quantile's noise grows with the quantile: with some densities it falls. */

@@ -14,11 +14,13 @@ int vtrain_predict(vtrain *t, const vtrain_question *q, float *out, vc_err *err)
         kind[i] = q->control_kind;
     }
     vtrain_levels_set(&v, t, q->dim[0], q->level, q->clean_first);
+    if (q->paced)
+        vtrain_levels_pace(&v, t, q->dim, q->paced);
     vtrain_both_use(t, v.low);
     vt_step_begin(t->g, 0);
     const float scale = (float)t->cfg.controlnet_conditioning_scale;
     vtrain_in in = { .x = vt_from_host(t->g, VC_F32, 5, q->dim, q->x, VC_F32), .fps = fps,
-                     .control_kind = kind,
+                     .control_kind = kind, .causal = q->paced ? q->paced->causal : 0,
                      .control_scale = t->cfg.controlnet && scale != 1 ? &scale : NULL };
     vtrain_times_load(t, &in, q->dim, &v);
     vtrain_upload_guidance(t, &in, q->dim[0], q->guidance);

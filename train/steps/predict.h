@@ -2,7 +2,7 @@
 #ifndef TRAIN_STEPS_PREDICT_H
 #define TRAIN_STEPS_PREDICT_H
 
-#include "train/vtrain.h"
+#include "train/steps/noised.h"
 
 /* Inputs of a prediction, all on the host. */
 typedef struct vtrain_question {
@@ -12,6 +12,7 @@ typedef struct vtrain_question {
     const vtrain_level *level;                /* of all rows */
     bool clean_first;                         /* the first frame has no noise: its tokens have
                                                * timestep 0 */
+    const vtrain_paced *paced;                /* the frames' own times; NULL: they have the rows' */
     double guidance, fps;                     /* of all rows, as vtrain_in's */
     int32_t control_kind;                     /* likewise */
     const vtrain_text *text;                  /* of each slot of the data */

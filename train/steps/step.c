@@ -207,7 +207,8 @@ static int64_t most_rows(const vtrain *t, int slot, const int64_t dim[5])
 }
 
 int vtrain_micro_dry(vtrain *t, const int64_t dim[5], const vtrain_own *own, bool record,
-                     vtrain_recompute recompute, vt_usage *use, vc_err *err)
+                     vtrain_recompute recompute, const vtrain_paced *paced, vt_usage *use,
+                     vc_err *err)
 {
     vtrain_levels v;
     int32_t length[VTRAIN_TEXTS][VTRAIN_ROWS];
@@ -232,6 +233,10 @@ int vtrain_micro_dry(vtrain *t, const int64_t dim[5], const vtrain_own *own, boo
     vtrain_heard_dry(t, &b, heard);
     vtrain_tensors p = { .in.recompute = recompute, .in.shared = record && t->ranks.sequence };
     vtrain_levels_dry(&v, t, dim);
+    if (paced) {
+        v.frames = (int)(dim[2] / vtrain_fit_of(t).mult[0]);
+        p.in.causal = paced->causal;
+    }
     vt_step_begin(t->g, VT_DRY | flags_of(t, record));
     vtrain_upload(t, &p, &b, &v, 0, 0);
     if (record)

@@ -19,6 +19,10 @@ typedef struct vtrain_micro {
      * others. */
     vtrain_part_loss of_kind[VTRAIN_KINDS_OF_LOSS];
 } vtrain_micro;
+/* The frames of a sample whose frames have levels of their own, in one forward: the timestep of
+ * each frame of tokens, [f / mult[0]], which all rows have, and vtrain_in.causal. */
+typedef struct vtrain_paced { const float *time; int causal; } vtrain_paced;
+
 /* The blocks that backward recomputes for a batch of the group. For samples that joined within the
  * step, and have no plan yet, all blocks are unless --gradient_checkpointing is none. */
 vtrain_recompute vtrain_recomputed(const vtrain *t, uint32_t group);
@@ -32,9 +36,11 @@ int vtrain_micro_target(vtrain *t, const vtrain_micro *m, vc_err *err);
  * are whole. */
 int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err);
 /* Runs a micro-batch dry, without data, for latents dim [B,C,f,h,w] and the longest texts, with
- * these blocks recomputed in backward. own: the sizes of the reference pictures. */
+ * these blocks recomputed in backward. own: the sizes of the reference pictures. paced: of a sample
+ * whose frames have levels of their own; NULL: levels are those of training. */
 int vtrain_micro_dry(vtrain *t, const int64_t dim[5], const vtrain_own *own, bool record,
-                     vtrain_recompute recompute, vt_usage *use, vc_err *err);
+                     vtrain_recompute recompute, const vtrain_paced *paced, vt_usage *use,
+                     vc_err *err);
 /* Mean loss over the held-out samples, at fixed noise and VTRAIN_NOISE_LEVELS fixed levels, into
  * r->eval_loss, and that of each level into r->eval_level. Collective: each rank takes its
  * batches. */

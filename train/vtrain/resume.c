@@ -101,7 +101,8 @@ static const char *const may_change[] = {
     "eval_steps", "eval_epochs", "eval_at_first", "validation_steps", "validation_epochs",
     "sample_at_first", "unconditional_transformer",
     "num_inference_steps", "guidance_scale", "audio_guidance_scale", "guidance_schedule",
-    "guidance_power", "guidance_rescale", "validation_sampler", "report_to", "trace_dir",
+    "guidance_power", "guidance_rescale", "validation_sampler", "ar_step", "causal_block_size",
+    "base_num_frames", "overlap_history", "addnoise_condition", "report_to", "trace_dir",
     "trace_steps", "dry_run", "quiet", "log_format", NULL
 };
 

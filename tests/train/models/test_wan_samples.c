@@ -1,7 +1,8 @@
 /* test_wan_samples.c - validation samples of Wan's models against diffusers' pipelines: with CLIP
  * states and without, between two pictures, of clips to edit (VACE) with references and without,
  * 5B's from a clean first frame, those of two transformers, SkyReels V2's of text and with
- * diffusion forcing, from a first frame too, and of text alone by Euler's method. */
+ * diffusion forcing, from a first frame, in blocks and in windows too, and of text alone by Euler's
+ * method. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,6 +27,7 @@ static const toy_sample clips[] = {
     { .number = 0, .f = F, .h = H, .w = W, .caption = { "a" } },
     { .number = 1, .f = F, .h = H, .w = W, .caption = { "b" } },
 };
+#define RATE "skyreels2-rate"
 #define UNIPC "--flow_shift 3 --validation_sampler unipc "
 
 static const struct model {
@@ -44,7 +46,16 @@ static const struct model {
     { "wan-5b", C_5B, 0, 0, UNIPC "--first_frame_conditioning_p 1", NULL, NULL },
     { "skyreels2", C, 0, 0, UNIPC, NULL, NULL },
     { "skyreels2-rate", C, 0, 0, UNIPC, NULL, NULL },
-    { "skyreels2-first", C, 0, 0, UNIPC "--first_frame_conditioning_p 1", "skyreels2-rate", NULL },
+    { "skyreels2-first", C, 0, 0, UNIPC "--first_frame_conditioning_p 1", RATE, NULL },
+    { "skyreels2-async", C, 0, 0, UNIPC "--ar_step 2 --causal_block_size 2", RATE, NULL },
+    { "skyreels2-async-first", C, 0, 0, UNIPC "--first_frame_conditioning_p 1 --ar_step 1 "
+      "--addnoise_condition 20", RATE, NULL },
+    { "skyreels2-long", C, 0, 0, UNIPC "--base_num_frames 13 --overlap_history 1 "
+      "--addnoise_condition 30", "skyreels2", NULL },
+    { "skyreels2-long-async", C, 0, 0, UNIPC "--base_num_frames 13 --overlap_history 5 "
+      "--addnoise_condition 20 --ar_step 1 --causal_block_size 2", RATE, NULL },
+    { "skyreels2-long-first", C, 0, 0, UNIPC "--base_num_frames 9 --overlap_history 1 "
+      "--addnoise_condition 20 --first_frame_conditioning_p 1", RATE, NULL },
     { "wan-euler", C, 0, 0, "", "wan",
       "{\"_class_name\":\"FlowMatchEulerDiscreteScheduler\",\"shift\":3}" },
 };
@@ -106,7 +117,9 @@ static void check(const char *dir, const struct model *m)
         make_opposite(dir);
     else
         golden_model(model, to, VC_BF16);
-    pipeline_set_make(t, gold, 4 * F - 3);
+    vf_view latents;
+    assert_ok(vf_safetensors_get(gold, "latents", &latents, &err), &err);
+    pipeline_set_make(t, gold, 4 * (int)latents.dim[1] - 3);
     more = vc_format("--validation_steps 1 --num_inference_steps %s %s%s %s%s%s",
                      vf_safetensors_meta(gold, "steps"), folder ? "--model " : "",
                      folder ? folder : "", m->flags, two ? dir : "", two ? "/wan-a14b" : "");

@@ -148,7 +148,9 @@ void wan_fit(const void *model, vtrain_fit *fit)
     *fit = (vtrain_fit){ .channels = (int)m->out_channels, .n_texts = 1, .text_width = { m->text },
                          .text_rows = { TEXT_ROWS },
                          .mult = { (int)m->patch[0], (int)m->patch[1], (int)m->patch[2] },
-                         .token_times = !beside, .frame_times = true, .mean_roles = ~0u, .mode = mode_of(beside),
+                         .token_times = !beside, .frame_times = true,
+                         .causal = m->causal > 1 ? (int)m->causal : 1, .mean_roles = ~0u,
+                         .mode = mode_of(beside),
                          .embeds = { m->image_rows, m->image },
                          .mask_channels = MASK_CHANNELS,
                          .roles = beside | (m->image ? 1u << VC_ROLE_VISION : 0),
@@ -174,10 +176,10 @@ static bool check_inputs(vt_ctx *g, const wan *m, const vtrain_in *in, const nn_
                     (long long)axis[2].n, (long long)m->positions);
             return false;
         }
-    if (m->causal > 1 && (axis[0].n % m->causal || axis[0].n / m->causal > MOST_RUNS)) {
+    if (m->run > 1 && (axis[0].n % m->run || axis[0].n / m->run > MOST_RUNS)) {
         vt_fail(g, VC_EMISMATCH, "%lld latent frames: with num_frame_per_block %lld their number "
-                "is a multiple of it, at most %lld", (long long)axis[0].n, (long long)m->causal,
-                (long long)(MOST_RUNS * m->causal));
+                "is a multiple of it, at most %lld", (long long)axis[0].n, (long long)m->run,
+                (long long)(MOST_RUNS * m->run));
         return false;
     }
     if (m->image && !image) {
@@ -217,6 +219,7 @@ void wan_prepare(vt_ctx *g, void *model, vtrain_in *in)
     const nn_axis axis[3] = { { dim[0] / m->patch[0], 0, 1, m->head / 2 - 2 * side },
                               { dim[1] / m->patch[1], 0, 1, side },
                               { dim[2] / m->patch[2], 0, 1, side } };
+    m->run = in->causal ? in->causal : m->causal;
     if (!check_inputs(g, m, in, axis))
         return;
     m->all_frames = axis[0].n;
@@ -347,7 +350,7 @@ static vt_tensor *causal_attention(vt_ctx *g, const wan *m, vt_tensor *x, const 
     vt_tensor *v = vt_to_heads(g, nn_project(g, x, &w->v, NULL, &own)), *part[MOST_RUNS];
     if (!q)
         return NULL;
-    const int n = (int)(m->all_frames / m->causal);
+    const int n = (int)(m->all_frames / m->run);
     const int64_t run = q->dim[1] / n;
     for (int i = 0; i < n; i++)
         part[i] = vt_attention(g, vt_slice(g, q, 1, i * run, (i + 1) * run),
@@ -360,7 +363,7 @@ static vt_tensor *causal_attention(vt_ctx *g, const wan *m, vt_tensor *x, const 
 static vt_tensor *self_attention(vt_ctx *g, const wan *m, vt_tensor *x, const nn_attention *w,
                                  const nn_heads *heads)
 {
-    return m->causal > 1 ? causal_attention(g, m, x, w, heads)
+    return m->run > 1 ? causal_attention(g, m, x, w, heads)
                          : nn_self_attention(g, x, w, heads, NULL);
 }
 

@@ -79,7 +79,8 @@ typedef struct wan {
     int64_t clean;                            /* tokens of a clean first frame, in this step */
     int64_t frames;                           /* of which each has a time of its own, in this step;
                                                * 0: a row has one time but for a clean frame */
-    int64_t all_frames;                       /* of this step */
+    int64_t all_frames, run;                  /* of this step: its frames, and those of a run, as
+                                               * `causal`, or as vtrain_in.causal says */
     wan_weights w;
 } wan;
 
