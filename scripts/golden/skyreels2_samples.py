@@ -1,5 +1,6 @@
-"""Samples of diffusers' SkyReelsV2Pipeline and SkyReelsV2DiffusionForcingPipeline, of the latter
-from a first frame too, as its image-to-video pipeline makes them.
+"""Samples of diffusers' SkyReelsV2Pipeline, SkyReelsV2ImageToVideoPipeline and
+SkyReelsV2DiffusionForcingPipeline, of the latter from a first frame too, as its image-to-video
+pipeline makes them.
 
 The files are as those of wan_images.py; those from a first frame have the raw `image` [C,1,h,w].
 In `async` blocks of frames lag behind each other (ar_step, causal_block_size), `long` samples are
@@ -15,8 +16,8 @@ from unittest import mock
 
 import torch
 from diffusers import (SkyReelsV2DiffusionForcingImageToVideoPipeline,
-                       SkyReelsV2DiffusionForcingPipeline, SkyReelsV2Pipeline,
-                       SkyReelsV2Transformer3DModel, UniPCMultistepScheduler)
+                       SkyReelsV2DiffusionForcingPipeline, SkyReelsV2ImageToVideoPipeline,
+                       SkyReelsV2Pipeline, SkyReelsV2Transformer3DModel, UniPCMultistepScheduler)
 
 import golden
 
@@ -89,12 +90,21 @@ def sample(name, model, cls, frames=F, image=None, window=None, known=0, **more)
     return t
 
 
+def pictured(name):
+    images, config = golden.part("wan_images"), config_of(name)
+    pipe = images.pipeline(SkyReelsV2ImageToVideoPipeline, vae=None, image_encoder=None,
+                           image_processor=None,
+                           transformer=golden.tiny(SkyReelsV2Transformer3DModel, config)[0])
+    return images.animate(name, pipe, config, guidance=GUIDANCE)
+
+
 def make(out):
     forcing = SkyReelsV2DiffusionForcingPipeline
     first = SkyReelsV2DiffusionForcingImageToVideoPipeline
     picture = torch.zeros(1, 3, 8 * H, 8 * W)
     made = {
         "skyreels2": sample("skyreels2", "skyreels2", SkyReelsV2Pipeline),
+        "skyreels2-i2v": pictured("skyreels2-i2v"),
         "skyreels2-rate": sample("skyreels2-rate", "skyreels2-rate", forcing),
         "skyreels2-first": sample("skyreels2-first", "skyreels2-rate", first, image=picture),
         "skyreels2-async": sample("skyreels2-async", "skyreels2-rate", forcing, frames=6,

@@ -38,10 +38,10 @@ def picture(i):
     return PIL.Image.fromarray(np.clip(smooth + noise, 0, 255).astype(np.uint8))
 
 
-def pipeline(**parts):
+def pipeline(cls=WanImageToVideoPipeline, **parts):
     scheduler = UniPCMultistepScheduler(prediction_type="flow_prediction", use_flow_sigmas=True,
                                         flow_shift=SHIFT)
-    pipe = WanImageToVideoPipeline(tokenizer=None, text_encoder=None, scheduler=scheduler, **parts)
+    pipe = cls(tokenizer=None, text_encoder=None, scheduler=scheduler, **parts)
     pipe.set_progress_bar_config(disable=True)
     return pipe
 
@@ -131,11 +131,17 @@ def sample(name, last):
     wan = golden.part("wan")
     config = {**wan.TINY, "image_dim": None, "added_kv_proj_dim": None, "pos_embed_seq_len": None,
               **wan.VARIANTS["wan-a14b" if name == TWO else name][0]}
+    five = config["out_channels"] == wan.FIVE
+    pipe = pipeline(vae=None, expand_timesteps=five, **transformers_of(name, config))
+    return animate(name, pipe, config, last)
+
+
+def animate(name, pipe, config, last=False, guidance=GUIDANCE):
+    """A sample of a pipeline of image to video."""
+    wan = golden.part("wan")
     vae, five = Vae(name, config["out_channels"]), config["out_channels"] == wan.FIVE
     side, h, w = vae.config.scale_factor_spatial, 4, 6
-    parts = transformers_of(name, config)
-    pipe = pipeline(vae=None, expand_timesteps=five, **parts)
-    pipe.vae, pipe.vae_scale_factor_spatial = vae, side
+    pipe.vae, pipe.vae_scale_factor_spatial, pipe.vae_scale_factor_temporal = vae, side, 4
     pipe.video_processor.config["vae_scale_factor"] = side
     t = {"text": golden.draw("text " + name, (N, 32)),
          "negative_text": golden.draw("negative " + name, (N - 2, 32))}
@@ -148,7 +154,7 @@ def sample(name, last):
     noise = golden.part("hunyuan_samples").noise((1, config["out_channels"], F, h, w))
     latents = pipe(image=picture(0), last_image=picture(1) if last else None, height=side * h,
                    width=side * w, num_frames=4 * F - 3, num_inference_steps=STEPS,
-                   guidance_scale=GUIDANCE, latents=noise, output_type="latent",
+                   guidance_scale=guidance, latents=noise, output_type="latent",
                    prompt_embeds=rows(t["text"]),
                    negative_prompt_embeds=rows(t["negative_text"])).frames
     t["latents"] = raw(latents, vae.config.latents_std)

@@ -45,6 +45,7 @@ static const struct model {
     { "wan-vace-plain", C, 0, EDITED, UNIPC, "wan-vace", NULL },
     { "wan-5b", C_5B, 0, 0, UNIPC "--first_frame_conditioning_p 1", NULL, NULL },
     { "skyreels2", C, 0, 0, UNIPC, NULL, NULL },
+    { "skyreels2-i2v", C, TOY_EMBEDS, SEEN, UNIPC, NULL, NULL },
     { "skyreels2-rate", C, 0, 0, UNIPC, NULL, NULL },
     { "skyreels2-first", C, 0, 0, UNIPC "--first_frame_conditioning_p 1", RATE, NULL },
     { "skyreels2-async", C, 0, 0, UNIPC "--ar_step 2 --causal_block_size 2", RATE, NULL },
