@@ -98,6 +98,18 @@ static const vc_first wan_first = {
                 "models_clip_open-clip-xlm-roberta-large-vit-huge-14.safetensors" } }
 };
 
+/* Diffusion Forcing with frame rates; the others have Wan's class, and no field tells them from it.
+ * formats/tensors/component.c gives this class its name. */
+static const vc_first skyreels2_first = {
+    .class = "SkyReelsV2Model", .type_field = "model_type",
+    .type = { { .type = "t2v", .pipeline = "SkyReelsV2DiffusionForcingPipeline" } },
+    .channels_field = "in_dim", .out_field = "out_dim",
+    .part = { { "vae", "Wan2.1_VAE.pth" }, { "vae", "Wan2.1_VAE.safetensors" },
+              { "text_encoder", "models_t5_umt5-xxl-enc-bf16.pth" },
+              { "text_encoder", "models_t5_umt5-xxl-enc-bf16.safetensors" },
+              { "tokenizer", "google/umt5-xxl" } }
+};
+
 /* Wan's, with another transformer. */
 static const vc_first wan_vace_first = {
     .class = "VaceWanModel", .type_field = "model_type",
@@ -261,7 +273,7 @@ static const vc_family families[] = {
     { .name = "skyreels-v2", .title = "SkyReels V2",
       SIZES(16, 4, 8, 2, 1), WAN, .channels = 16, .mean = wan_mean,
       .std = wan_std, .by_model = true, .begins_with_latent = true,
-      .transformer = "SkyReelsV2Transformer3DModel",
+      .transformer = "SkyReelsV2Transformer3DModel", .first = &skyreels2_first,
       .pipeline = { { .class = "SkyReelsV2Pipeline", .sigmas = VC_SIGMAS_OWN },
                     { .class = "SkyReelsV2ImageToVideoPipeline", .mode = VC_MODE_I2V,
                       .sigmas = VC_SIGMAS_OWN },

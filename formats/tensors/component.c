@@ -401,6 +401,34 @@ static int read_beside(cJSON **out, const char *path, vc_err *err)
     return rc;
 }
 
+/* Where two models have one class: a field of the one that is another model, and what its class is
+ * called here. */
+static const struct { const char *class, *field, *is; } classes[] = {
+    { "WanModel", "inject_sample_info", "SkyReelsV2Model" },
+};
+
+/* Reads the config.json of a folder. */
+static int read_config(cJSON **out, const char *dir, vc_err *err)
+{
+    const char *class = "";
+    int rc = vf_json_read_in(out, dir, "config.json", MAX_CONFIG, err);
+    if (rc || vf_json_str_opt(*out, "_class_name", &class, NULL))
+        return rc;
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
+        if (strcmp(class, classes[i].class) ||
+            !cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(*out, classes[i].field)))
+            continue;
+        cJSON *is = cJSON_CreateString(classes[i].is);
+        if (is && cJSON_ReplaceItemInObjectCaseSensitive(*out, "_class_name", is))
+            return 0;
+        cJSON_Delete(is);
+        cJSON_Delete(*out);
+        *out = NULL;
+        return vc_no_memory(err);
+    }
+    return 0;
+}
+
 int vf_component_config(cJSON **out, const char *path, const char *slot, const char *class,
                         vc_err *err)
 {
@@ -411,7 +439,7 @@ int vf_component_config(cJSON **out, const char *path, const char *slot, const c
     bool reads = folder && vc_file_exists_in(path, "config.json");
     int rc = reads ? 0 : open_path(&m, &l, path, slot, class, err);
     if (reads || (rc && folder))             /* in the second case the error names config.json */
-        return vf_json_read_in(out, path, "config.json", MAX_CONFIG, err);
+        return read_config(out, path, err);
     if (!rc && (!l || l->beside) && !folder)
         rc = read_beside(out, path, err);
     if (!rc && !*out)
@@ -480,7 +508,7 @@ int vf_component_transformer(cJSON **config, const char *model, vc_err *err)
         return rc;
     const char *use = path ? path : model;
     if (vc_file_exists_in(use, "config.json"))
-        rc = vf_json_read_in(config, use, "config.json", MAX_CONFIG, err);
+        rc = read_config(config, use, err);
     else
         vf_component_config(config, use, "transformer", NULL, NULL);
     free(path);

@@ -296,6 +296,8 @@ static const vf_sized wan_sizes[] = {
 static const char wan_vace_config[] =
     "{\"_class_name\":\"VaceWanModel\",\"eps\":1e-6,\"text_len\":512,\"model_type\":\"vace\"}";
 #define WAN "\"_class_name\":\"WanModel\",\"eps\":1e-6,\"text_len\":512,"
+static const char skyreels2_config[] = "{\"_class_name\":\"SkyReelsV2Model\",\"eps\":1e-6,"
+    "\"text_len\":512,\"model_type\":\"t2v\",\"inject_sample_info\":true}";
 static const char wan_t2v_config[] = "{" WAN "\"model_type\":\"t2v\"}";
 static const char wan_i2v_config[] = "{" WAN "\"model_type\":\"i2v\"}";
 static const vf_sized none[] = { { 0 } };
@@ -509,6 +511,9 @@ const vf_layout vf_layouts[] = {
     { .marks = { "vace_patch_embedding.weight", "head.modulation" },
       .class = "VaceWanModel", .slot = "transformer",
       .config = wan_vace_config, .sizes = wan_sizes },
+    { .marks = { "fps_embedding.weight", "head.modulation" },
+      .class = "SkyReelsV2Model", .slot = "transformer",
+      .config = skyreels2_config, .sizes = wan_sizes },
     { .marks = { "img_emb.proj.0.weight", "head.modulation" },
       .class = "WanModel", .slot = "transformer",
       .config = wan_i2v_config, .sizes = wan_sizes },

@@ -179,6 +179,10 @@ static const char *const wan_first_names[] = {
     WAN_FIRST_NAMES, "img_emb.{proj.0,proj.1,proj.3,proj.4,emb_pos}",
     "blocks.#.cross_attn.{k_img,v_img,norm_k_img}", NULL
 };
+static const char *const skyreels2_first_names[] = {
+    WAN_FIRST_NAMES, "img_emb.{proj.0,proj.1,proj.3,proj.4,emb_pos}",
+    "blocks.#.cross_attn.{k_img,v_img,norm_k_img}", "fps_embedding", "fps_projection.{0,2}", NULL
+};
 static const char *const wan_vace_names[] = {
     WAN_NAMES, "vace_patch_embedding",
     "vace_blocks.#.{scale_shift_table,norm2,ffn.net.0.proj,ffn.net.2,proj_in,proj_out}",
@@ -228,8 +232,8 @@ static const vf_variant wan_variants[] = {
     { .sign = "control_adapter*", .reads = CAMERA },
     { .sign = "*.cam_encoder*", .reads = "camera poses (ReCamMaster)" },
     { .sign = "dwpose_embedding*", .reads = "poses (UniAnimate)" },
-    { .sign = "fps_*", .reads = "frame rates (SkyReels V2 Diffusion "
-      "Forcing: give its folder in diffusers' layout)" },
+    { .sign = "fps_*", .reads = "frame rates (SkyReels V2 Diffusion Forcing: its config.json has "
+      "inject_sample_info, and in diffusers' layout a class of its own)" },
     { .field = "add_ref_conv", .reads = REFERENCE },
     { .field = "add_control_adapter", .reads = CAMERA },
     { .channels = 52, .reads = "a control clip, a first frame and a mask (Wan2.2-Fun-Control)" },
@@ -470,6 +474,8 @@ static const vf_variant sd3_variants[] = {
     .in_default = 16, .out_default = 16, .channels = { { 1, 0 }, { 2, 0 }, { 2, 4 }, { 3, 0 } }, \
     .variants = wan_variants, \
     .trained = "T2V, I2V, FLF2V, TI2V-5B, Fun-InP or Fun-Control 1.0"
+#define SKYREELS2 .in_default = 16, .out_default = 16, .channels = { { 1, 0 }, { 2, 4 } }, \
+    .variants = skyreels2_variants, .trained = "SkyReels V2's T2V, I2V or Diffusion Forcing"
 #define WAN_VACE .in_default = 16, .out_default = 16, .channels = { { 1, 0 } }, \
     .variants = wan_variants, .trained = "Wan VACE"
 #define HUNYUAN .variants = hunyuan_variants, .trained = "HunyuanVideo, its I2V or SkyReels"
@@ -505,9 +511,9 @@ const vf_transformer_kind vf_transformer_kinds[] = {
     { .class = "WanModel", .names = wan_first_names, .fields = wan_first_fields, .in = "in_dim",
       .out = "out_dim", WAN_CHANNELS },
     { .class = "SkyReelsV2Transformer3DModel", .names = skyreels2_names, .fields = wan_fields,
-      .in = "in_channels", .out = "out_channels", .in_default = 16, .out_default = 16,
-      .channels = { { 1, 0 }, { 2, 4 } }, .variants = skyreels2_variants,
-      .trained = "SkyReels V2's T2V, I2V or Diffusion Forcing" },
+      .in = "in_channels", .out = "out_channels", SKYREELS2 },
+    { .class = "SkyReelsV2Model", .names = skyreels2_first_names, .fields = wan_first_fields,
+      .in = "in_dim", .out = "out_dim", SKYREELS2 },
     { .class = "WanVACETransformer3DModel", .names = wan_vace_names, .fields = wan_fields,
       .in = "in_channels", .out = "out_channels", WAN_VACE },
     { .class = "VaceWanModel", .names = wan_vace_first_names, .fields = wan_first_fields,

@@ -12,7 +12,8 @@ import re
 
 import transformers
 from diffusers import (AutoencoderKL, AutoencoderKLFlux2, AutoencoderKLHunyuanVideo,
-                       AutoencoderKLWan, WanTransformer3DModel, WanVACETransformer3DModel)
+                       AutoencoderKLWan, SkyReelsV2Transformer3DModel, WanTransformer3DModel,
+                       WanVACETransformer3DModel)
 from diffusers.loaders import single_file_utils
 
 import golden
@@ -171,9 +172,19 @@ def transformer(out, name, cls, names, more, **fields):
                 config=dict(config, _class_name=cls.__name__))
 
 
+def skyreels2_names():
+    """Wan's, and those of the first authors' fps_embedding and fps_projection."""
+    return {**golden.part("wan").weights(), "fps_embedding.weight": "fps_embedding.weight",
+            **{f"fps_projection.net.{ours}.{part}": f"fps_projection.{theirs}.{part}"
+               for ours, theirs in (("0.proj", 0), ("2", 2)) for part in ("weight", "bias")}}
+
+
 def make(out):
     transformer(out, "first-wan", WanTransformer3DModel, golden.part("wan").weights(),
                 dict(_class_name="WanModel", model_type="t2v"))
+    transformer(out, "first-skyreels2", SkyReelsV2Transformer3DModel, skyreels2_names(),
+                dict(_class_name="WanModel", model_type="t2v", inject_sample_info=True),
+                inject_sample_info=True)
     transformer(out, "first-wan-vace", WanVACETransformer3DModel, golden.part("wan_vace").weights(),
                 dict(_class_name="VaceWanModel", model_type="vace", vace_layers=[0, 1],
                      vace_in_dim=96), vace_layers=[0, 1])

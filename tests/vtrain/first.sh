@@ -55,6 +55,28 @@ cmp -s run-ours/checkpoint-3/pytorch_lora_weights.safetensors \
     run-theirs/checkpoint-3/pytorch_lora_weights.safetensors || wrong "other modules"
 expect 2 '"ffn.1" matches no linear module' train a m/first run-f --lora_target_modules q,ffn.1
 
+# ---- SkyReels V2 with frame rates, whose class is Wan's: a folder, and its transformer alone ----
+need make_model sky SkyReelsV2Model 16
+need prep --model sky/diffusers --out sky.a
+expect 0 "8 encoded" prep --model sky/first --out sky.b
+[ -n "$(root sky.a)" ] && [ "$(root sky.a)" = "$(root sky.b)" ] ||
+    wrong "roots: $(root sky.a) $(root sky.b)"
+forced=(--diffusion_forcing increasing)
+expect 0 . train sky.a sky/diffusers sky-a "${forced[@]}"
+expect 0 . train sky.a sky/first sky-b "${forced[@]}"
+expect 0 . train sky.a sky/diffusers sky-c "${forced[@]}" \
+    --transformer sky/first/diffusion_pytorch_model.safetensors
+for run in sky-b sky-c; do
+    cmp -s sky-a/checkpoint-3/optimizer.safetensors $run/checkpoint-3/optimizer.safetensors ||
+        wrong "sky-a and $run differ"
+done
+expect 0 . vtrain --latents sky.a --model sky/first --output_dir sky-full \
+    --training_type full-finetune --max_train_steps 1 --threads 1 --workers 1
+holds sky-full/checkpoint-1/transformer/config.json 'SkyReelsV2Transformer3DModel'
+holds sky-full/checkpoint-1/transformer/config.json '"inject_sample_info":[[:space:]]*true'
+sed -i 's/"inject_sample_info": *true/"inject_sample_info": false/' sky/first/config.json
+expect 1 'fps_embedding.weight: .*frame rates' train sky.a sky/first no "${forced[@]}"
+
 # ---- I2V: the folder has the vision model in a file, and no image processor ----
 need make_model i2v WanModel 36
 expect 0 "8 encoded, .* 2[1-9] conditions encoded" prep --train_mode i2v --model i2v/first \

@@ -77,7 +77,7 @@ WanPipeline|WanTransformer3DModel||blocks.0.attn1.to_q.qweight|tensor .*the weig
 WanPipeline|WanTransformer3DModel||blocks.0.attn1.to_q.weight_scale_2|tensor .*the weights are quantised in a way that is not read (nvfp4)
 WanPipeline|WanTransformer3DModel||blocks.0.attn1.to_q.lora_A.weight|tensor .*the file is a LoRA.*--lora_checkpoint
 WanPipeline|WanAnimateTransformer3DModel|||vtrain trains no transformer of the class WanAnimateTransformer3DModel; known: .*WanTransformer3DModel
-WanPipeline|WanTransformer3DModel||fps_embedding.weight|fps_embedding.*frame rates (SkyReels V2 Diffusion Forcing: give its folder
+WanPipeline|WanTransformer3DModel||fps_embedding.weight|fps_embedding.*frame rates (SkyReels V2 Diffusion Forcing: its config.json has inject_sample_info
 SkyReelsV2Pipeline|SkyReelsV2Transformer3DModel|"in_channels":32||in_channels: 32 with out_channels 16 is no known model
 SkyReelsV2Pipeline|SkyReelsV2Transformer3DModel||vace_blocks.0.proj_out.weight|vace_blocks.*a clip to edit, which vtrain does not train with: give SkyReels V2's T2V, I2V or Diffusion Forcing
 WanVACEPipeline|WanVACETransformer3DModel|"in_channels":36||in_channels: 36 with out_channels 16 is no known model

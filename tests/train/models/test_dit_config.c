@@ -110,7 +110,11 @@ static const struct { const char *class, *config; } models[] = {
 /* In files alone: the model does not use these. */
 static const char *const spare[] = { "blocks.0.attn2.norm_added_q", "__index_timestep_zero__" };
 /* Modules whose names the first authors and diffusers share, so that no row renames them. */
-static const char *const shared[] = { "patch_embedding", "vace_patch_embedding" };
+static const struct { const char *class, *name; } shared[] = {
+    { "WanModel", "patch_embedding" }, { "SkyReelsV2Model", "patch_embedding" },
+    { "SkyReelsV2Model", "fps_embedding" }, { "VaceWanModel", "patch_embedding" },
+    { "VaceWanModel", "vace_patch_embedding" },
+};
 
 typedef struct names {
     char *name[512];                         /* with 0 for each number, without .weight and .bias */
@@ -196,8 +200,8 @@ static void weights_of(names *to, const char *class)
     for (const vtrain_rename *r = to->n ? NULL : rows; r && r->theirs; r++)
         add_name(to, r->theirs);
     for (size_t i = 0; i < COUNT(shared); i++)
-        if (!strcmp(class, "VaceWanModel") || (!i && !strcmp(class, "WanModel")))
-            add_name(to, shared[i]);
+        if (!strcmp(class, shared[i].class))
+            add_name(to, shared[i].name);
 }
 
 static bool is_spare(const char *name)

@@ -37,6 +37,7 @@ static const char *const spare[] = { "blocks.*.attn2.norm_added_q.weight", NULL 
 
 const vtrain_family vtrain_skyreels2 = {
     .class_name = SKYREELS2_CLASS, .lora_names = skyreels2_names,
+    .first_class = "SkyReelsV2Model", .convert = skyreels2_convert,
     .text_args = { "encoder_hidden_states" }, .time = VTRAIN_TIME_FRAMES,
     .size = sizeof(wan), .weights = offsetof(wan, w), .table = wan_table,
     .spare = spare,

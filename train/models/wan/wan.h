@@ -126,5 +126,6 @@ extern const vtrain_rename wan_names[], wan_vace_names[], skyreels2_names[];
 /* vtrain_family.convert */
 int wan_convert(cJSON **config, const cJSON *theirs, const vt_source *src, vc_err *err);
 int wan_vace_convert(cJSON **config, const cJSON *theirs, const vt_source *src, vc_err *err);
+int skyreels2_convert(cJSON **config, const cJSON *theirs, const vt_source *src, vc_err *err);
 
 #endif

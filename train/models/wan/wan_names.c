@@ -129,6 +129,17 @@ int wan_convert(cJSON **config, const cJSON *theirs, const vt_source *src, vc_er
     return convert(config, &c, WAN_CLASS, theirs, src, err);
 }
 
+int skyreels2_convert(cJSON **config, const cJSON *theirs, const vt_source *src, vc_err *err)
+{
+    first_config c;
+    int rc = convert(config, &c, SKYREELS2_CLASS, theirs, src, err);
+    if (rc || cJSON_AddBoolToObject(*config, "inject_sample_info", true))
+        return rc;
+    cJSON_Delete(*config);
+    *config = NULL;
+    return vc_no_memory(err);
+}
+
 /* A file alone has no vace_layers: they are evenly spaced, as those of the released models. */
 int wan_vace_convert(cJSON **config, const cJSON *theirs, const vt_source *src, vc_err *err)
 {
