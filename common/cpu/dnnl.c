@@ -448,6 +448,8 @@ int cpu_dnnl_open(cpu_dnnl **out, vt_dev *d, vc_err *err)
     dnnl_status_t rc = dnnl_engine_create(&c->engine, dnnl_cpu, 0);
     if (!rc)
         rc = dnnl_stream_create(&c->stream, c->engine, dnnl_stream_default_flags);
+    if (!rc)                       /* its own cache keeps the code of 1024 more shapes */
+        rc = dnnl_set_primitive_cache_capacity(0);
     if (!rc)
         rc = dnnl_primitive_attr_create(&c->attr);
     if (!rc)

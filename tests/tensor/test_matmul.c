@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/cpu/dnnl.h"
+#include "common/os/heap.h"
 #include "common/tensor/packing.h"
 #include "tests/lib/sanitized.h"
 #include "tests/tensor/kernels_dev.h"
@@ -268,6 +269,35 @@ TEST(matmul_by_onednn)
     }
 }
 
+/* Texts of many lengths give products of many shapes. Those that were not used for longest are
+ * forgotten, with their code: behind the first 200 shapes memory does not grow. */
+TEST(shapes_by_onednn_are_bounded)
+{
+    enum { FIRST = 200, SHAPES = 700, ROOM = 2 << 20 };
+
+    (void)state;
+    if (SANITIZED)
+        skip();                                /* it keeps what is freed */
+    EACH_SET(s) {
+        kd_dev d = kd_open(*s, 1);
+        size_t before = 0;
+        for (int i = 0; d.dev->dnnl && i < SHAPES; i++) {
+            const mm_case x = { 20 + i, 32, 48, 0, 1, VC_F32, VC_F32, VC_F32, 1, 0, 1, 0 };
+            mm_data t = mm_make(&x);
+            assert_true(cpu_dnnl_matmul(d.dev, t.c, t.a, x.ta, t.b, x.tb, t.bias, x.alpha, x.beta,
+                                        true));
+            mm_free(&t);
+            if (i == FIRST)
+                before = vc_heap_used();
+        }
+        const size_t after = vc_heap_used();
+        if (before && after > before + ROOM)
+            fail_msg("%s: %zu bytes after %d shapes, %zu after %d", *s, before, FIRST, after,
+                     SHAPES);
+        kd_close(&d);
+    }
+}
+
 TEST(large_matmul_by_onednn)
 {
     (void)state;
@@ -420,6 +450,7 @@ int main(void)
         cmocka_unit_test(matmul_against_f64),
         cmocka_unit_test(products_unpack),
         cmocka_unit_test(matmul_by_onednn),
+        cmocka_unit_test(shapes_by_onednn_are_bounded),
         cmocka_unit_test(large_matmul_by_onednn),
         cmocka_unit_test(matmul_in_other_teams),
         cmocka_unit_test(matmul_same_bits_for_any_threads),
