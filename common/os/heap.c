@@ -2,9 +2,10 @@
 #include "common/os/heap.h"
 
 #include <malloc.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 void vc_heap_return_freed(void)
 {
@@ -30,19 +31,29 @@ static size_t allocated(void)
 #endif
 }
 
-/* The resident bytes of executable memory that no file backs. */
+/* The resident bytes of executable memory that no file backs and the system has not named, as it
+ * names its own. /proc/self/smaps has them too, but the kernel walks all pages for it: of a short
+ * run on several ranks, which have hundreds of maps, that took a tenth of the time. */
 static size_t compiled(void)
 {
-    char line[512], access[8];
-    unsigned long long kib, file;
+    char line[512], access[8], name[8];
+    unsigned char here[4096];
+    unsigned long from, to, file;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t sum = 0;
-    bool code = false;
-    FILE *f = fopen("/proc/self/smaps", "re");
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "%*x-%*x %7s %*x %*x:%*x %llu", access, &file) == 2)
-            code = strchr(access, 'x') && file == 0;
-        else if (code && sscanf(line, "Anonymous: %llu kB", &kib) == 1)
-            sum += (size_t)kib * 1024;
+    FILE *f = fopen("/proc/self/maps", "re");
+    while (f && fgets(line, sizeof line, f)) {
+        if (sscanf(line, "%lx-%lx %7s %*x %*x:%*x %lu %7s", &from, &to, access, &file, name) != 4 ||
+            !strchr(access, 'x') || file)
+            continue;
+        for (size_t n; from < to; from += n * page) {
+            n = (to - from) / page < sizeof here ? (to - from) / page : sizeof here;
+            if (mincore((void *)from, n * page, here))
+                break;
+            for (size_t i = 0; i < n; i++)
+                sum += here[i] & 1 ? page : 0;
+        }
+    }
     if (f)
         fclose(f);
     return sum;
