@@ -170,6 +170,13 @@ void golden_model(const vf_safetensors *f, const char *dir, vc_dtype dtype)
     free(st);
 }
 
+void golden_folder(const char *name, const char *dir)
+{
+    vf_safetensors *f = golden_open(name);
+    golden_model(f, dir, VC_F32);
+    vf_safetensors_close(f);
+}
+
 void golden_model_with(const vf_safetensors *f, const char *dir, const char *field,
                        const char *value)
 {

@@ -25,6 +25,8 @@ float golden_fill(const char *weight, int nd, const int64_t *dim, int64_t i);
 /* Makes the folder DIR with config.json and diffusion_pytorch_model.safetensors, all weights in
  * `dtype`, from the golden's metadata `config` and `weights`. */
 void golden_model(const vf_safetensors *f, const char *dir, vc_dtype dtype);
+/* Makes such a folder of the golden NAME, in f32. */
+void golden_folder(const char *name, const char *dir);
 /* Makes the folder as golden_model does, in f32, with another value, which is JSON, of a field of
  * its config.json. */
 void golden_model_with(const vf_safetensors *f, const char *dir, const char *field,

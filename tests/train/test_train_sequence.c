@@ -280,13 +280,6 @@ static void test_wan(void **state)
     families(*state, "wan", "wan", 32, samples, COUNT(samples), row, COUNT(row));
 }
 
-static void golden_folder(const char *golden, const char *dir)
-{
-    vf_safetensors *f = golden_open(golden);
-    golden_model(f, dir, VC_F32);
-    vf_safetensors_close(f);
-}
-
 /* LTX-Video and LTX-2: clips of a batch have rotations of their own frame rates, and the tokens of
  * a clean first frame have times of their own. */
 static void test_ltx(void **state)

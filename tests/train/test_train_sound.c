@@ -47,13 +47,6 @@ static const toy_sample samples[] = {
     { .number = 4, .h = 3, .w = 3, .caption = { "a wet night in a town" } },
 };
 
-static void golden_folder(const char *golden, const char *dir)
-{
-    vf_safetensors *f = golden_open(golden);
-    golden_model(f, dir, VC_F32);
-    vf_safetensors_close(f);
-}
-
 /* Makes the folder of the model with a dataset, and returns the folder; *flags are the model's. */
 static char *make_model(const char *dir, const sound_model *m, char **flags)
 {
