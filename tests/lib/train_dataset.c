@@ -366,6 +366,8 @@ static cJSON *make_head(const toy *t)
     cJSON *o = cJSON_CreateObject(), *e;
     cJSON_AddStringToObject(o, "family", t->family);
     cJSON_AddStringToObject(o, "train_mode", t->train_mode ? t->train_mode : "normal");
+    if (t->black)
+        cJSON_AddStringToObject(cJSON_AddObjectToObject(o, "conditions"), "masked", "black");
     e = cJSON_AddObjectToObject(o, "vae");
     cJSON_AddStringToObject(e, "class", t->vae);
     cJSON_AddStringToObject(e, "fingerprint", t->fingerprint);

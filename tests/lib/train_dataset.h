@@ -49,6 +49,7 @@ typedef struct toy {
     unsigned conditions;                     /* bits 1 << vc_role: conditions of each sample;
                                               * references have the clip's size */
     int mask_channels, embeds;               /* 0 means 1, TOY_EMBEDS */
+    bool black;                              /* masked pixels are black, in the manifest */
     int sound_channels, sound_bins;          /* of the sound that the manifest describes, whose
                                               * number k of a frame has the mean k and the std
                                               * 1 + k; 0: none */

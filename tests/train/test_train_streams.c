@@ -1,6 +1,6 @@
 /* test_train_streams.c - ranks that share the tokens of two streams (--sp with Wan VACE, whose
- * blocks stand beside Wan's) train like one rank, with any --parallel. Without MPI the test is
- * skipped. */
+ * blocks stand beside Wan's, and with ControlNets) train like one rank, with any --parallel.
+ * Without MPI the test is skipped. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,6 +28,8 @@ enum { STEPS = 4 };
 
 typedef struct ranks_row { int ranks; const char *out, *like, *args; } ranks_row;
 
+#define FULL "--mixed_precision no --training_type full-finetune --caption_dropout_p 0"
+
 /* VACE: ranks have the same tokens of both streams, those of references in front among them. */
 static void test_vace(void **state)
 {
@@ -48,9 +50,7 @@ static void test_vace(void **state)
     char *folder = vc_path_join(*state, "wan-vace"), *path = vc_path_join(folder, "set.lmdb");
     char *transformer = vc_path_join(folder, "transformer");
     assert_int_equal(vc_mkdirs(folder, NULL), 0);
-    vf_safetensors *f = golden_open("wan-vace");
-    golden_model(f, transformer, VC_F32);
-    vf_safetensors_close(f);
+    golden_folder("wan-vace", transformer);
     toy_make(&(toy){ .path = path, .sample = samples, .n = COUNT(samples), .channels = 4,
                      .width = 32, .family = "wan-vace", .train_mode = "vace", .mask_channels = 64,
                      .conditions = 1 << VC_ROLE_VIDEO | 1 << VC_ROLE_MASK |
@@ -69,6 +69,100 @@ static void test_vace(void **state)
     free(folder);
 }
 
+/* ---- ControlNets ---- */
+
+/* Batches of two rows, whose prompts have 12 tokens each, and kinds of pictures for a Union. */
+static const toy_sample pictures[] = {
+    { .number = 0, .h = 4, .w = 6, .caption = { "a red ball!" },
+      .extra = "{\"controlnet_mode\":2}" },
+    { .number = 1, .h = 4, .w = 6, .caption = { "a long walk" },
+      .extra = "{\"controlnet_mode\":0}" },
+    { .number = 2, .h = 2, .w = 10, .caption = { "three cubes" },
+      .extra = "{\"controlnet_mode\":3}" },
+    { .number = 3, .h = 2, .w = 10, .caption = { "still water" },
+      .extra = "{\"controlnet_mode\":2}" },
+};
+#define FLUX .width = 16, .pooled = 32, .encoders = 2, .pooled_only = 1, .family = "flux", \
+             .vae = "AutoencoderKL"
+#define QWEN .width = 32, .family = "qwen-image"
+#define PLAIN .train_mode = "control", .conditions = VC_ROLE_BIT(VC_ROLE_CONTROL)
+#define MASKED .train_mode = "inpaint", .mask_channels = 64, \
+               .conditions = VC_ROLE_BIT(VC_ROLE_VIDEO) | VC_ROLE_BIT(VC_ROLE_MASK)
+
+/* A ControlNet of a golden's transformer, and how it is begun. `flag` names it, and `file` its part
+ * of a checkpoint. */
+typedef struct net_row { const char *flag, *file, *name, *golden, *new; toy t; } net_row;
+
+#define COPIED "controlnet", "controlnet"
+#define BLOCKWISE "blockwise_controlnet", "blockwise_controlnet.safetensors"
+static const net_row nets[] = {
+    { COPIED, "union", "flux-dev", "--num_mode 4 --num_double_layers 2 --num_single_layers 1",
+      { FLUX, PLAIN } },
+    { COPIED, "flux", "flux-dev", "--num_double_layers 1 --num_single_layers 2", { FLUX, PLAIN } },
+    { COPIED, "flux-mask", "flux-dev", "--num_single_layers 0", { FLUX, MASKED, .black = true } },
+    { COPIED, "qwen", "qwen", "--num_double_layers 1", { QWEN, PLAIN } },
+    { COPIED, "qwen-mask", "qwen", "", { QWEN, MASKED } },
+    { BLOCKWISE, "blockwise", "qwen", "", { QWEN, PLAIN } },
+    /* of two ranks one has the tokens of the noisy picture, the other those of the reference */
+    { BLOCKWISE, "blockwise-edit", "qwen-edit-2511", "",
+      { QWEN, .train_mode = "edit",
+        .conditions = VC_ROLE_BIT(VC_ROLE_CONTROL) | VC_ROLE_BIT(VC_ROLE_REFERENCE) } },
+};
+
+/* A ControlNet that has been trained, so that it changes predictions, is trained further; a LoRA is
+ * trained beside it, or both. */
+static void check_net(const char *dir, const net_row *net)
+{
+#define BATCH "--train_batch_size 2 --max_train_steps 4 --dataset_repeat 4 --uniform_sampling "
+#define NET BATCH "--learning_rate 1e-5 "
+#define LORA BATCH "--training_type lora --rank 4 "
+    static const struct { bool trains; ranks_row run; } row[] = {
+        { true, { 1, "n1", NULL, NET "--gradient_accumulation_steps 2" } },
+        { true, { 2, "n2", "n1", NET "--gradient_accumulation_steps 2 --sp 2" } },
+        { true, { 4, "nf", "n1", NET "--sp 2 --parallel fsdp --gradient_checkpointing" } },
+        { false, { 1, "k1", NULL, LORA "--gradient_accumulation_steps 2" } },
+        { false, { 2, "k2", "k1", LORA "--gradient_accumulation_steps 2 --sp 2 --parallel zero2 "
+                                       "--gradient_checkpointing=none" } },
+        { true, { 1, "b1", NULL, LORA "--gradient_accumulation_steps 2" } },
+        { true, { 4, "b4", "b1", LORA "--sp 2" } },
+    };
+#undef BATCH
+#undef NET
+#undef LORA
+    char *folder = vc_path_join(dir, net->name), *path = vc_path_join(folder, "set.lmdb");
+    char *transformer = vc_path_join(folder, "transformer");
+    toy t = net->t;
+    t.path = path, t.sample = pictures, t.n = COUNT(pictures), t.channels = 4;
+    assert_int_equal(vc_mkdirs(folder, NULL), 0);
+    golden_folder(net->golden, transformer);
+    toy_make(&t);
+    char *args = vc_format("--transformer %s --trainable_models %s --%s new %s "
+                           "--learning_rate 1e-2 --max_train_steps 3", transformer, net->flag,
+                           net->flag, net->new);
+    ranks_ok(1, folder, "begun", args);
+    free(args);
+    for (size_t i = 0; i < COUNT(row); i++) {
+        args = vc_format("--transformer %s --%s %s/begun/checkpoint-3/%s %s%s %s", transformer,
+                         net->flag, folder, net->file, row[i].trains ? "--trainable_models " : "",
+                         row[i].trains ? net->flag : "", row[i].run.args);
+        ranks_ok(row[i].run.ranks, folder, row[i].run.out, args);
+        if (row[i].run.like)
+            run_same_training(folder, row[i].run.like, row[i].run.out, STEPS, LOSS, WEIGHT);
+        free(args);
+    }
+    free(transformer);
+    free(path);
+    free(folder);
+}
+
+static void test_controlnets(void **state)
+{
+    ranks_model = "--mixed_precision no --caption_dropout_p 0";
+    for (size_t i = 0; i < (ranks_fewer() ? 1 : COUNT(nets)); i++)
+        check_net(*state, &nets[i]);
+    ranks_model = FULL;
+}
+
 int main(void)
 {
     char dir[256];
@@ -76,8 +170,9 @@ int main(void)
     if (skipped)
         return skipped;
     toy_dir_make(dir);
-    ranks_model = "--mixed_precision no --training_type full-finetune --caption_dropout_p 0";
-    const struct CMUnitTest tests[] = { cmocka_unit_test_prestate(test_vace, dir) };
+    ranks_model = FULL;
+    const struct CMUnitTest tests[] = { cmocka_unit_test_prestate(test_vace, dir),
+                                        cmocka_unit_test_prestate(test_controlnets, dir) };
     const ranks_tests all = { .all = RANKS_GROUP(tests) };
     return ranks_end(&all, dir);
 }

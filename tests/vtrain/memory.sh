@@ -4,8 +4,8 @@
 # ERNIE-Image, FLUX.1, FLUX.2, Wan and CogVideoX, at a width of 512 and some hundred tokens: LoRA
 # and full finetune, with and without recomputation; for the built-in model on a few samples, on
 # many, and on two ranks; for LoRA's relatives; for bases in fewer bits; for a distillation to few
-# steps and ControlNets. A limit is kept by recomputation, also where the run is to recompute
-# nothing.
+# steps and ControlNets, of which two ranks share samples too. A limit is kept by recomputation,
+# also where the run is to recompute nothing.
 . "$(dirname "$0")/../lib/check.sh"
 [ "$VLT_FAULT_MEMORY" = 1 ] || { echo "skipped: sanitizers have memory of their own"; exit 77; }
 
@@ -211,6 +211,15 @@ if [ "$VLT_MPI" = ON ] && command -v mpirun >/dev/null; then
         expect 0 . "$lib/ranks.sh" 2 vtrain --latents few.lmdb --output_dir out --threads 1 \
             --max_train_steps 3 --train_batch_size 1 --parallel $parallel
         near "two ranks, $parallel"
+    done
+    for how in "none flux flux-control" "block qwen control"; do
+        read -r checkpointing family latents <<<"$how"
+        rm -rf out
+        expect 0 . "$lib/ranks.sh" 2 vtrain --transformer $family --latents $latents.lmdb \
+            --output_dir out --threads 1 --max_train_steps 1 --train_batch_size 1 --sp 2 \
+            --trainable_models controlnet --controlnet new --num_double_layers 3 \
+            --num_single_layers 2 --gradient_checkpointing=$checkpointing --mixed_precision bf16
+        near "two ranks share samples, controlnet, $how"
     done
 fi
 

@@ -226,7 +226,8 @@ static void run_layer(vt_ctx *g, const void *arg, vt_tensor *const *in, vt_tenso
     vt_share_parts(g, whole ? 0 : l->model->part[0], whole ? 0 : l->model->part[1]);
     l->kind->run(g, l->model, l->weights, in, out);
     if (hint_of(l) && out[0])
-        out[l->kind->n_out] = vt_linear(g, vt_slice(g, out[0], 1, 0, l->model->tokens), &l->hint);
+        out[l->kind->n_out] = vt_linear(g, vt_slice(g, out[0], 1, 0,
+                                                    vt_own_before(g, l->model->tokens)), &l->hint);
 }
 
 /* Processes share the sequence from now on: s keeps their own tokens. */
@@ -238,7 +239,7 @@ static void share(vt_ctx *g, vtrain_dit *m, vt_tensor **s)
     vt_share_parts(g, m->part[0], m->part[1]);
     for (int k = 0; k < n; k++)
         s[k] = vt_own_part(g, s[k], k);
-    if (m->family->stream)
+    if (m->family->stream && s[m->family->stream])
         s[m->family->stream] = vt_own_part(g, s[m->family->stream], 0);
 }
 
@@ -270,7 +271,9 @@ static void note_condition(void *arg, const char *name, const vt_tensor *x)
         vtrain_note(arg, name, x);
 }
 
-/* Runs the blocks beside the transformer: hint[i] becomes the result of the i-th. */
+/* Runs the blocks beside the transformer: hint[i] becomes the result of the i-th. Where processes
+ * share the sequence each has the same tokens of the picture here as in the transformer, so that a
+ * result needs no exchange. */
 static void run_side(vt_ctx *g, vtrain_dit *m, const vtrain_in *in, vt_tensor **hint)
 {
     vtrain_in own = in->side ? *in->side : *in, all = *in;
@@ -278,11 +281,13 @@ static void run_side(vt_ctx *g, vtrain_dit *m, const vtrain_in *in, vt_tensor **
     vt_scope scope = vt_scope_begin(g);
     own.note = in->note ? note_condition : NULL;
     own.note_arg = &all;
+    vt_share_tokens(g, 0);
+    m->part[0] = m->part[1] = 0;
     m->family->embed(g, m, &own, s);
     m->tokens = s[0] ? s[0]->dim[1] : 0;
     for (int i = 0; i < m->n_layers && !vt_failed(g); i++) {
         const layer *l = &m->layer[i];
-        enter(g, m, l, false, scope, s);
+        enter(g, m, l, in->shared, scope, s);
         run_block(g, l, i, in, s, out);
         memcpy(s, out, (size_t)l->kind->n_out * sizeof *s);
         vt_tensor *y = out[l->kind->n_out];
@@ -312,10 +317,10 @@ vt_tensor *vtrain_dit_forward(vt_ctx *g, void *model, const vtrain_in *in, vt_te
     if (vt_failed(g))
         return NULL;
     vt_scope scope = vt_scope_begin(g);        /* its end frees all tensors but those in s */
-    vt_share_tokens(g, 0);
-    m->part[0] = m->part[1] = 0;
     if (m->side)
         run_side(g, m->side, in, s + VT_BLOCK_IO);
+    vt_share_tokens(g, 0);
+    m->part[0] = m->part[1] = 0;
     f->embed(g, model, in, s);
     vt_scope_end(g, scope, KEPT, s);
     for (int i = 0; i < m->n_layers && !vt_failed(g); i++) {
@@ -465,7 +470,6 @@ void vtrain_fit_control(const vtrain_dit *m, bool masked, vtrain_fit *fit)
     fit->mode = masked ? VC_MODE_INPAINT : VC_MODE_CONTROL;
     fit->needs_mask = masked;
     fit->mask_channels = VTRAIN_MASK;
-    fit->heads = 0;
     fit->blocks += m->first;
     if (m->side)
         fit->references = 0;

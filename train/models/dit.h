@@ -290,8 +290,8 @@ struct vtrain_family {
      * when it is. */
     int whole_kinds;
     bool two_parts;
-    /* The index in s of a second stream of the same tokens as s[0], whose blocks attend to
-     * themselves alone: each process has its own tokens of both. 0: there is none. */
+    /* The index in s of a second stream of the same tokens as s[0], of which each process has its
+     * own as well: nothing attends to it but its own blocks. 0: there is none; s may lack it. */
     int stream;
     vt_tensor *(*head)(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s);
     /* The prediction of in->sound, of models with sound. */

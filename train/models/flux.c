@@ -392,6 +392,7 @@ static const vtrain_family copied = {
     .class_name = "FluxControlNetModel",
     .size = sizeof(flux), .weights = offsetof(flux, w), .table = copied_table,
     .read = copied_read, .embed = copied_embed, BLOCKS,
+    .two_parts = true,
     .hint = { "controlnet_blocks.%d", "controlnet_single_blocks.%d" },
     .masked_reader = "ComfyUI, DiffSynth-Studio or alimama-creative's FluxControlNetModel",
 };

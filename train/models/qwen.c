@@ -311,6 +311,17 @@ static vt_tensor *embed_condition(vt_ctx *g, const qwen *m, const vtrain_in *in)
     return vt_linear(g, vtrain_condition_tokens(g, in, known, side), &m->w.control);
 }
 
+/* The condition's tokens of a blockwise ControlNet. Where processes share the sequence zeros stand
+ * behind them for the references' tokens, so that a process has those of its own tokens. */
+static vt_tensor *beside(vt_ctx *g, const qwen *m, const vtrain_in *in, vt_tensor *x)
+{
+    vt_tensor *c = embed_condition(g, m, in);
+    if (!in->shared || !x || x->dim[1] == m->picture)
+        return c;
+    vt_tensor *rest = vt_scale(g, vt_slice(g, x, 1, m->picture, x->dim[1]), 0);
+    return vt_concat(g, 1, 2, (vt_tensor *[]){ c, rest });
+}
+
 static void qwen_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO])
 {
     const qwen *m = model;
@@ -322,7 +333,7 @@ static void qwen_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s
     if (m->zero_cond_t && s[X] && s[X]->dim[1] > m->picture)
         s[E_0] = embed_time(g, w, vt_scale(g, in->t, 0));
     if (m->controlled)
-        s[CONDITION] = embed_condition(g, m, in);
+        s[CONDITION] = beside(g, m, in, s[X]);
     memcpy(s + MADE, in->made, N_MADE * sizeof *in->made);
 }
 
@@ -334,21 +345,22 @@ static void copied_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor 
 }
 
 /* Adds to the tokens of the noisy picture, which stand in front, what the block's ControlNet makes
- * of them and of the condition. */
+ * of them and of the condition. A process that has references' tokens alone reads its weights too,
+ * for a token to which nothing is added. */
 static vt_tensor *controlled(vt_ctx *g, const qwen *m, const control_weights *w, vt_tensor *x,
                              vt_tensor *condition)
 {
     if (!x || !condition)
         return NULL;
-    const int64_t all = x->dim[1];
-    vt_tensor *part[2] = { vt_slice(g, x, 1, 0, m->picture) };
+    const int64_t all = x->dim[1], own = vt_own_before(g, m->picture), n = own ? own : 1;
+    vt_tensor *part[2] = { vt_slice(g, x, 1, 0, n) };
     vt_tensor *h = vt_add(g, vt_rms_norm(g, part[0], w->x_norm, EPS),
-                          vt_rms_norm(g, condition, w->c_norm, EPS));
+                          vt_rms_norm(g, vt_slice(g, condition, 1, 0, n), w->c_norm, EPS));
     h = vt_linear(g, vt_gelu_erf(g, vt_linear(g, h, &w->in)), &w->out);
-    part[0] = vt_add(g, part[0], h);
-    if (all == m->picture)
+    part[0] = vt_add(g, part[0], own ? h : vt_scale(g, h, 0));
+    if (all == n)
         return part[0];
-    part[1] = vt_slice(g, x, 1, m->picture, all);
+    part[1] = vt_slice(g, x, 1, n, all);
     return vt_concat(g, 1, 2, part);
 }
 
@@ -387,6 +399,7 @@ static const vtrain_family copied = {
     .read = qwen_read, .embed = copied_embed,
     .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 2, block,
                   NULL, NULL } },
+    .two_parts = true,
     .hint = { "controlnet_blocks.%d" },
 };
 
@@ -398,7 +411,7 @@ const vtrain_family vtrain_qwen = {
     .read = qwen_read, .fit = qwen_fit, .prepare = qwen_prepare, .embed = qwen_embed,
     .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 2, block,
                   NULL, NULL } },
-    .two_parts = true, .head = qwen_head,
+    .two_parts = true, .stream = CONDITION, .head = qwen_head,
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
     .flow_shift = 1, .logit_mean = 0, .logit_std = 1, .schedule = qwen_schedule,
     .posterior_mean = true, .bf16 = true, .renormalised = true,
