@@ -220,7 +220,9 @@ const vc_like vc_vprep_like[] = {
          "ff(_context)?\\.linear_(in|out)") "|single_transformer_blocks\\.[0-9]+\\.attn\\.to_out"
 #define ZIMAGE_LINEARS "attention\\.(to_q|to_k|to_v|to_out\\.0)|feed_forward\\.w[123]"
 #define ZIMAGE_LAYERS(linears) "layers\\.[0-9]+\\.(" linears ")"
-#define KREA2_LINEARS "attn\\.(to_[qkv]|to_gate|to_out\\.0)|ff\\.(gate|up|down)"
+#define KREA2_BLOCKS \
+    "(transformer_blocks|text_fusion\\.(layerwise|refiner)_blocks)\\.[0-9]+\\." \
+    "(attn\\.(to_[qkv]|to_gate|to_out\\.0)|ff\\.(gate|up|down))"
 #define ERNIE_LAYERS \
     "layers\\.[0-9]+\\.(self_attention\\.(to_[qkv]|to_out\\.0)|" \
     "mlp\\.(gate_proj|up_proj|linear_fc2))"
@@ -268,6 +270,7 @@ const vc_like_of_family vc_vtrain_like_of_family[] = {
     { MUSUBI, "qwen-image", "target_name", QWEN_BLOCKS },
     { MUSUBI, "flux", "target_name", DUAL(DUAL_LINEARS) },
     { MUSUBI, "z-image", "target_name", ZIMAGE_LAYERS(ZIMAGE_LINEARS) },
+    { MUSUBI, "krea2", "target_name", ALL_LINEAR },
     { MUSUBI, "flux2", "target_name", FLUX2_BLOCKS },
     { DIFFUSION_PIPE, "hunyuanvideo", "target_name", DUAL_BLOCKS },
     { DIFFUSION_PIPE, "hunyuanvideo1.5", "target_name", DUAL_BLOCKS },
@@ -283,8 +286,7 @@ const vc_like_of_family vc_vtrain_like_of_family[] = {
       "(layers|noise_refiner|context_refiner)\\.[0-9]+\\.(" ZIMAGE_LINEARS
       "|adaLN_modulation\\.0)" },
     { DIFFUSION_PIPE, "krea2", "target_name",
-      "(transformer_blocks|text_fusion\\.(layerwise|refiner)_blocks)\\.[0-9]+\\.(" KREA2_LINEARS
-      ")|text_fusion\\.projector|txt_in\\.linear_[12]" },
+      KREA2_BLOCKS "|text_fusion\\.projector|txt_in\\.linear_[12]" },
     { DIFFUSION_PIPE, "ernie-image", "target_name", ERNIE_LAYERS },
     { DIFFUSION_PIPE, "ideogram4", "target_name",
       ZIMAGE_LAYERS(ZIMAGE_LINEARS "|adaln_modulation") },
@@ -296,7 +298,9 @@ const vc_like_of_family vc_vtrain_like_of_family[] = {
     { AI_TOOLKIT, "sd3", "target_name", SD3_BLOCKS },
     { AI_TOOLKIT, "z-image", "target_name",
       ZIMAGE_LAYERS(ZIMAGE_LINEARS "|adaLN_modulation\\.0") },
+    { AI_TOOLKIT, "krea2", "target_name", KREA2_BLOCKS },
     { AI_TOOLKIT, "ernie-image", "target_name", ERNIE_LAYERS },
+    { AI_TOOLKIT, "ideogram4", "target_name", ZIMAGE_LAYERS(ZIMAGE_LINEARS "|adaln_modulation") },
     { AI_TOOLKIT, "flux2", "target_name", FLUX2_BLOCKS },
     { 0 }
 };

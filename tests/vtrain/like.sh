@@ -34,7 +34,8 @@ attn=attn.to_q,attn.to_k,attn.to_v,attn.to_out.0
 both=$attn,attn.add_q_proj,attn.add_k_proj,attn.add_v_proj,attn.to_add_out
 attn12=attn1.to_q,attn1.to_k,attn1.to_v,attn1.to_out.0
 attn12+=,attn2.to_q,attn2.to_k,attn2.to_v,attn2.to_out.0
-krea=$attn,attn.to_gate,ff.gate,ff.up,ff.down,text_fusion.projector,txt_in.linear_1,txt_in.linear_2
+kreas=$attn,attn.to_gate,ff.gate,ff.up,ff.down
+krea=$kreas,text_fusion.projector,txt_in.linear_1,txt_in.linear_2
 dual=$both,ff.net.0.proj,ff.net.2,ff_context.net.0.proj,ff_context.net.2,proj_mlp,proj_out
 hv15=$both,ff.net.0.proj,ff.net.2,ff_context.net.0.proj,ff_context.net.2
 hv15+=,norm1.linear,norm1_context.linear
@@ -89,6 +90,8 @@ sd3 diffusion-pipe 43 50 4,640 $both,$attn2,$sd3
 sd3 ai-toolkit     43 50 4,640 $both,$attn2,$sd3
 krea2 none           20 48 2,464 $attn
 krea2 diffsynth      48 48 7,210 -
+krea2 musubi         48 48 7,210 -
+krea2 ai-toolkit     40 48 5,136 $kreas
 krea2 diffusion-pipe 43 48 5,578 $krea
 ernie none            8 20 1,536 $eattn
 ernie diffsynth       8 20 1,536 $eattn
@@ -98,6 +101,7 @@ ideogram4 none           14 23 1,888 $zall
 ideogram4 musubi         14 23 1,888 $zall
 ideogram4 diffsynth      17 23 2,512 $zall,adaln_modulation,final_layer.adaln_modulation
 ideogram4 diffusion-pipe 16 23 2,432 $zall,adaln_modulation
+ideogram4 ai-toolkit     16 23 2,432 $zall,adaln_modulation
 flux2 none            12 37 2,944 $attn,$klein
 flux2 diffsynth       28 37 6,784 $kleins
 flux2 musubi          28 37 6,784 $kleins

@@ -204,7 +204,8 @@ static const vc_peer_row rows[] = {
         "qwen_image>|qwen_image:*>|qwen_image_edit>|qwen_image_edit:*>|"
         "qwen_image_edit_plus>|qwen_image_edit_plus:*>|zimage>|zimage:*>|wan21>|wan21:*>|"
         "flux2>|flux2:*>|flux2_klein_4b>|flux2_klein_4b:*>|flux2_klein_9b>|flux2_klein_9b:*>|"
-        "flux_kontext>|flux_kontext:*>|ernie_image>|ernie_image:*>|"
+        "flux_kontext>|flux_kontext:*>|ernie_image>|ernie_image:*>|ideogram4>|ideogram4:*>|"
+        "krea2>|krea2:*>|"
         "wan21_i2v>train_mode=i2v|wan21_i2v:*>train_mode=i2v|wan22_5b>|wan22_5b:*>|"
         "wan22_14b>|wan22_14b:*>|ltx2>|ltx2:*>|ltx2.3>|ltx2.3:*>|"
         "wan22_14b_i2v>train_mode=i2v|wan22_14b_i2v:*>train_mode=i2v", FAMILIES),
@@ -244,7 +245,15 @@ static const vc_peer_row rows[] = {
        "true>|false>boundary_type=low", ""),
     KIND("model.model_kwargs.match_target_res", "false>", "references keep sizes of their own "
          "(--reference_size N is their largest area): leave it out"),
-    REFUSED("model.model_kwargs.* model.model_paths model.unconditional_lora_path "
+    FLAG("model.model_kwargs.max_text_length", "tokenizer_max_length"),
+    FLAG("model.model_kwargs.text_encoder_path", "text_encoder"),
+    FLAG("model.model_kwargs.vae_path", "vae"),
+    KIND("model.model_kwargs.edit", "false>", "the references of Krea 2 are ai-toolkit's own, "
+         "which no released model has: Qwen-Image-Edit, FLUX.1 Kontext and FLUX.2 are trained "
+         "with references"),
+    REFUSED("model.unconditional_lora_path", "samples of Ideogram 4 are guided by its second "
+            "transformer, --unconditional_transformer DIR, which a model's folder has"),
+    REFUSED("model.model_kwargs.* model.model_paths "
             "model.refiner_name_or_path model.accuracy_recovery_adapter model.in_context",
             "give a diffusers folder, --model FOLDER, or its parts by --transformer, --vae, "
             "--text_encoder"),

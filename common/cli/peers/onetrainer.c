@@ -16,13 +16,14 @@
 /* A map's rows for models that read no mask. */
 #define OTHERS(value)                                                                              \
     "FLUX_DEV_1/" value ">|FLUX_2/" value ">|HUNYUAN_VIDEO/" value ">|QWEN/" value ">|Z_IMAGE/"    \
-    value ">|STABLE_DIFFUSION_3*/" value ">"
+    value ">|STABLE_DIFFUSION_3*/" value ">|CHROMA_1/" value ">|ERNIE/" value ">|IDEOGRAM_4/"      \
+    value ">|KREA_2/" value ">"
 
 static const vc_peer_row rows[] = {
     KIND("training_method", "LORA>training_type=lora|FINE_TUNE>training_type=full-finetune",
         ADAPTERS),
     KIND("model_type", "CHROMA_1>|ERNIE>|FLUX_DEV_1>|FLUX_FILL_DEV_1>|FLUX_2>|HUNYUAN_VIDEO>|"
-         "QWEN>|Z_IMAGE>|STABLE_DIFFUSION_3>|STABLE_DIFFUSION_35>", FAMILIES),
+         "IDEOGRAM_4>|KREA_2>|QWEN>|Z_IMAGE>|STABLE_DIFFUSION_3>|STABLE_DIFFUSION_35>", FAMILIES),
     NOTE("__version", "every version is read alike"),
     FLAG("base_model_name", "model"),
     FLAG("transformer.model_name", "transformer"),
@@ -197,8 +198,8 @@ static const vc_peer_row rows[] = {
     BY("noising_bias", "timestep_distribution", "UNIFORM", "UNIFORM>|LOGIT_NORMAL>logit_mean",
        TIMES),
     BY("timestep_shift", "dynamic_timestep_shifting", "false", "false>flow_shift|true>", ""),
-    NOTE("dynamic_timestep_shifting", "without --flow_shift the shift is the model's, of FLUX.1 "
-         "and Qwen-Image by the number of tokens"),
+    NOTE("dynamic_timestep_shifting", "without --flow_shift the shift is the model's, of FLUX.1, "
+         "Qwen-Image, Krea 2 and Ideogram 4 by the number of tokens"),
 
     /* samples, saving */
     NOTE("sample_definition_file_name samples sample_skip_first sample_image_format "
@@ -224,7 +225,8 @@ const vc_peer_file vc_onetrainer_file = {
                 "train_batch_size=1 lr_scheduler=constant_with_warmup lr_warmup_steps=200 "
                 "rank=16??training_method=LORA network_alpha=1??training_method=LORA "
                 "target_name=all-linear??training_method=LORA!!layer_filter "
-                "weighting_scheme=uniform flow_shift=1!!dynamic_timestep_shifting=true "
+                "weighting_scheme=uniform logit_std=1??timestep_distribution=LOGIT_NORMAL "
+                "flow_shift=1!!dynamic_timestep_shifting=true "
                 "train_mode=inpaint??model_type=FLUX_FILL_DEV_1 "
                 "without_mask=all??model_type=FLUX_FILL_DEV_1 "
                 "unmasked_probability=1??model_type=FLUX_FILL_DEV_1!!masked_training=true "

@@ -25,12 +25,13 @@ static const vc_peer_row rows[] = {
     /* the model */
     KIND("model_family",
          "flux>|flux2>|z_image>|wan>|qwen_image>|ltxvideo>|ltxvideo2>|krea2>|hunyuanvideo>|"
-         "ernie>|sd3>",
+         "ernie>|ideogram>|sd3>",
          "of SimpleTuner's families flux, flux2, z_image, wan, qwen_image, ltxvideo, ltxvideo2, "
-         "krea2, ernie, hunyuanvideo (1.5) and sd3 are here"),
+         "krea2, ernie, ideogram, hunyuanvideo (1.5) and sd3 are here; its levels of chroma, none "
+         "of them from 0.25 to 0.75, are not: write --model and flags of vtrain"),
     KIND("model_type", "lora>training_type=lora|full>training_type=full-finetune", ADAPTERS),
     UNLESS_FILE("assistant_lora_path|disable_assistant_lora=true|model_type=full|"
-                "model_family=krea2|model_family=ernie", "preset_lora_path",
+                "model_family=krea2|model_family=ernie|model_family=ideogram", "preset_lora_path",
                 "base|dev*|klein*|ostris*|raw|krea*|kontext*|t2v*|i2v*|ti2v*|v1*|v2*|edit*|0*|2*|"
                 "fluxbooru|libreflux|medium|large", "model_flavour", "of a distilled model "
                 "SimpleTuner trains on an adapter that it downloads "
@@ -158,9 +159,20 @@ static const vc_peer_row rows[] = {
          "flux/true>timestep_sampling=flux_shift|flux/false>|z_image/false>|flux2/false>|"
          "wan/false>|qwen_image/false>|"
          "ltxvideo/false>|ltxvideo2/false>|krea2/false>|ernie/false>|hunyuanvideo/false>|"
+         "ideogram/false>|"
          "sd3/false>",
          "the shift by tokens is that of flux, and other models have their own: leave it out for "
          "the model's, or write --flow_shift N"),
+    FLAG("ideogram_schedule_mu", "logit_mean"),
+    FLAG("ideogram_schedule_std", "logit_std"),
+    NOTE("ideogram_auto_json", "captions are encoded as they are: write them as JSON, which "
+         "SimpleTuner makes of plain sentences"),
+    ONLY("false", "ideogram_prompt_upsample", "write the longer captions into the files"),
+    NOTE("ideogram_validation ideogram_load_unconditional_transformer ideogram_uncond_ramtorch "
+         "ideogram_prompt_enhancer_head_id", "samples are made where --validation_steps says so, "
+         "guided by the model's second transformer"),
+    NOTE("ideogram_fp8_base_upcast text_embed_full_cache", "weights stay in fp8, as they are "
+         "stored, and texts are the states of the encoder"),
     BY("flow_sigmoid_scale", "flow_use_uniform_schedule", "false", "false>logit_std|true>", ""),
     MAP("flow_use_uniform_schedule", "true>weighting_scheme=uniform|false>", ""),
     BY("flux_guidance_value", "model_family", "", "flux>embedded_guidance|*>", ""),
@@ -293,13 +305,16 @@ const vc_peer_file vc_simpletuner_file = {
         "lr_end=4e-7??lr_scheduler=polynomial lr_power=0.8??lr_scheduler=polynomial "
         "max_grad_norm=0 max_grad_norm=2??grad_clip_method=norm "
         "checkpointing_limit=5 caption_dropout_p=0.1 ema_decay=0.995??use_ema=true "
-        "weighting_scheme=logit_normal logit_mean=0 logit_std=1 flow_levels=0 "
-        "flow_shift=3!!flow_schedule_auto_shift=true embedded_guidance=1??model_family=flux* "
+        "weighting_scheme=logit_normal logit_mean=0 logit_std=1!!model_family=ideogram "
+        "flow_levels=0 flow_shift=3!!flow_schedule_auto_shift=true&model_family=ideogram "
+        "embedded_guidance=1??model_family=flux* "
         "video_sample_size=1024 image_sample_size=1024 "
         "rank=16??model_type=lora!!lora_type=lycoris lora_dropout=0.1??model_type=lora"
         "!!lora_type=lycoris "
         "target_name=to_k,to_q,to_v,to_out.0" LORA_ALONE "&model_family=flux&model_family=flux2"
-        "&model_family=hunyuanvideo "
+        "&model_family=hunyuanvideo&model_family=ideogram "
+        "target_name=to_q,to_k,to_v,to_out.0,w1,w2,w3??model_family=ideogram&model_type=lora"
+        "!!lora_type=lycoris&peft_lora_target_modules "
         "target_name=to_q,to_k,to_v,to_out.0,add_q_proj,add_k_proj,add_v_proj,to_add_out"
         "??model_family=flux&model_type=lora!!lora_type=lycoris&peft_lora_target_modules "
         "target_name=to_q,to_k,to_v,to_out.0,add_q_proj,add_k_proj,add_v_proj,to_add_out"
@@ -314,6 +329,8 @@ const vc_peer_file vc_simpletuner_file = {
         NAMED " "
         "model=baidu/ERNIE-Image??model_family=ernie!!" NAMED "&model_flavour=turbo "
         "model=baidu/ERNIE-Image-Turbo??model_family=ernie&model_flavour=turbo!!" NAMED " "
+        "model=ideogram-ai/ideogram-4-fp8??model_family=ideogram!!" NAMED "&model_flavour=nf4 "
+        "model=ideogram-ai/ideogram-4-nf4??model_family=ideogram&model_flavour=nf4!!" NAMED " "
         "model=black-forest-labs/FLUX.2-dev??model_family=flux2&model_flavour=dev!!" NAMED " "
         "tokenizer_max_length=154??model_family=sd3 "
         "model=stabilityai/stable-diffusion-3.5-medium??model_family=sd3!!" NAMED
