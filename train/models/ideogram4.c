@@ -180,6 +180,24 @@ static void make_rope(vt_ctx *g, const ideogram4 *m, int64_t columns, int64_t pr
     free(host);
 }
 
+/* Traces the picture's rows of diffusers' position_ids. */
+static void note_places(vt_ctx *g, const ideogram4 *m, const vtrain_in *in, int64_t columns)
+{
+    const int64_t dim[2] = { m->picture, AXES };
+    float *at = malloc((size_t)(m->picture * AXES) * sizeof *at);
+    if (!at) {
+        vt_fail(g, VC_ENOMEM, "trace: out of memory");
+        return;
+    }
+    for (int64_t i = 0; i < m->picture; i++) {
+        at[AXES * i] = PICTURE_AT;
+        at[AXES * i + 1] = (float)(PICTURE_AT + i / columns);
+        at[AXES * i + 2] = (float)(PICTURE_AT + i % columns);
+    }
+    vtrain_note(in, "position_ids", vt_from_host(g, VC_F32, 2, dim, at, VC_F32));
+    free(at);
+}
+
 static void ideogram4_prepare(vt_ctx *g, void *model, vtrain_in *in)
 {
     static const float clean = VTRAIN_TIMES;
@@ -203,6 +221,9 @@ static void ideogram4_prepare(vt_ctx *g, void *model, vtrain_in *in)
     make_rope(g, m, dim[4], prompt, in->made);
     in->made[KEYS] = vtrain_key_lengths(g, text, m->picture);
     in->made[CLEAN] = vt_from_host(g, VC_F32, 1, (int64_t[]){ 1 }, &clean, VC_F32);
+    vtrain_note_mask(g, in, "encoder_attention_mask", text);
+    if (in->note)
+        note_places(g, m, in, dim[4]);
 }
 
 /* ---- forward ---- */
