@@ -19,7 +19,7 @@ const vc_family *exchange_family_find(const char *name)
 
 const vc_family *exchange_family_need(const char *name, vc_err *err)
 {
-    char list[160] = "";
+    char list[240] = "";
     const vc_family *f = exchange_family_find(name);
     if (f)
         return f;

@@ -26,6 +26,9 @@ typedef struct exchange_text_names {
                                               * names no max_length; 0: none are added */
     bool whole;                              /* import: all rows are the encoder's max_length */
     bool list;                               /* embeds are a list of one tensor, without a batch */
+    int64_t layers;                          /* states are [n,layers,D/layers]; 0: [n,D] */
+    bool none;                               /* a prompt may have no rows, [0,D], for which a
+                                              * dataset has one row of zeros */
     int64_t most;                            /* import: rows that the model reads; those after them
                                               * are left out; 0: all */
     exchange_trim trim;

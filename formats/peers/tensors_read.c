@@ -10,6 +10,8 @@
 #define SIDES "HxW"
 #define TYPE "TYPE"
 
+enum { NO_TEXT = 8192 };                     /* the widest text that may have no rows */
+
 /* ---- names ---- */
 
 /* Returns torch's name of a type, "" for one that no cache has. */
@@ -214,12 +216,35 @@ static int trim_rows(vf_view *e, const exchange_names *l, const exchange_text_na
     return rc;
 }
 
+/* Makes [n,D] of the states of layers [n,layers,D/layers], and a row of zeros of no rows. */
+static int flatten(vf_view *e, const exchange_text_names *t, vc_err *err)
+{
+    static const float no_text[NO_TEXT];
+    if (t->layers && (e->dim[1] != t->layers || e->dim[2] > INT32_MAX))
+        return vc_fail(err, VC_EFORMAT, "%s: [n,%" PRId64 ",D] expected", t->embeds, t->layers);
+    if (t->layers) {
+        e->dim[1] *= e->dim[2];
+        e->nd = 2;
+    }
+    if (!t->none || e->dim[0])
+        return 0;
+    if (e->dim[1] < 1 || e->dim[1] > NO_TEXT || e->dtype > VC_F16)
+        return vc_fail(err, VC_EFORMAT, "%s: no rows of 1 to %d numbers expected", t->embeds,
+                       NO_TEXT);
+    e->dim[0] = 1;
+    e->data = no_text;
+    e->bytes = (size_t)e->dim[1] * vc_dtype_size(e->dtype);
+    return 0;
+}
+
 /* Gets the states of tokens [n,D]. */
 static int take_embeds(vf_view *e, const exchange_names *l, const exchange_text_names *t,
                        const vf_pt_value *d, vc_err *err)
 {
-    if (!t->list)
-        return take(e, d, t->embeds, 2, l->batch, err);
+    if (!t->list) {
+        int rc = take(e, d, t->embeds, t->layers ? 3 : 2, l->batch, err);
+        return rc ? rc : flatten(e, t, err);
+    }
     const vf_pt_value *key, *list = find(d, t->embeds, &key);
     if (!list)
         return vc_fail(err, VC_ENOENT, "%s: missing", t->embeds);

@@ -159,6 +159,15 @@ static int add_list(exchange_dict *d, vc_err *err)
     return 0;
 }
 
+/* True for the one row of zeros of a prompt that has no text for this encoder. */
+static bool is_none(const vf_view *e)
+{
+    bool zeros = e->dim[0] == 1;
+    for (size_t i = 0; zeros && i < e->bytes; i++)
+        zeros = !((const uint8_t *)e->data)[i];
+    return zeros;
+}
+
 /* Adds the rows of encoder i, and their mask. */
 static int add_rows(exchange_dict *d, const exchange *x, const exchange_names *l, int i,
                     const exchange_sample *s, vc_err *err)
@@ -174,9 +183,22 @@ static int add_rows(exchange_dict *d, const exchange *x, const exchange_names *l
                                  err);
     if (rc)
         return rc;
-    const int64_t all = d->view[d->n - 1].dim[0];
+    vf_view *added = &d->view[d->n - 1];
+    const int64_t all = added->dim[0];
     if (t->list)
         return add_list(d, err);
+    if (t->layers && added->dim[1] % t->layers)
+        return vc_fail(err, VC_EMISMATCH, "text %d: %" PRId64 " numbers a token, which are not "
+                       "those of %" PRId64 " layers", i + 1, added->dim[1], t->layers);
+    if (t->layers) {
+        added->nd = 3;
+        added->dim[2] = added->dim[1] / t->layers;
+        added->dim[1] = t->layers;
+    }
+    if (t->none && is_none(e)) {
+        added->dim[0] = 0;
+        added->bytes = 0;
+    }
     add_batch(d, l);
     return t->mask ? add_mask(d, l, t->mask, e->dim[0], all, err) : 0;
 }

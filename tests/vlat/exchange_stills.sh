@@ -13,6 +13,39 @@ ls zm.1 >list
 grep -aq '"latents_1x4x6_float32":{"dtype":"F32","shape":\[16,4,6\]' \
     'zm.1/a_b 1_0096x0064_zi.safetensors' || wrong 'latents_1x4x6_float32 [16,4,6]'
 grep -aq varlen_llm_embed_bfloat16 'zm.1/a_b 1_zi_te.safetensors' || wrong varlen_llm_embed
+
+# Krea 2: Qwen-Image's normalised latents in bf16, and the states of twelve layers
+round_trip km krea2 mode bf16 bf16 musubi
+manifest km.back '"class": *"Qwen3VLModel"'
+manifest km.back '"latents": *"normalized"'
+make kmr krea2 mode bf16 bf16
+expect 0 '5 samples' vlat export kmr --to musubi --space raw --out kmr.1
+grep -aq '"latents_1x4x6_bfloat16":{"dtype":"BF16","shape":\[16,1,4,6\]' \
+    'kmr.1/a_b 1_0096x0064_kr2.safetensors' || wrong 'latents_1x4x6_bfloat16 [16,1,4,6]'
+grep -aq '"varlen_krea2_vl_embed_bfloat16":{"dtype":"BF16","shape":\[5,12,2\]' \
+    'kmr.1/a_b 1_kr2_te.safetensors' || wrong varlen_krea2_vl_embed
+expect 0 '5 samples' vlat import kmr.1 --from musubi --space raw --out kmr.back
+same kmr kmr.back
+LC_ALL=C sed -i 's/\[5,12,2\]/[5,3, 8]/' 'kmr.1/a_b 1_kr2_te.safetensors'
+expect 1 'varlen_krea2_vl_embed_TYPE: \[n,12,D\] expected' \
+    vlat import kmr.1 --from musubi --space raw --out none.3
+
+# HunyuanVideo 1.5: raw latents in f16, and glyphs, of which a prompt without quotes has none
+round_trip gm hunyuanvideo1.5 mode f16 bf16 musubi
+same gm.lmdb gm.back
+manifest gm.back '"latents": *"raw"'
+manifest gm.back '"class": *"T5EncoderModel"'
+[ -e 'gm.1/images/a_b 0_hv15_te.safetensors' ] || wrong "$(find gm.1)"
+grep -aq '"varlen_byt5_embed_bfloat16":{"dtype":"BF16","shape":\[0,4\]' \
+    'gm.1/images/a_b 0_hv15_te.safetensors' || wrong 'varlen_byt5_embed [0,4]'
+grep -aq '"varlen_byt5_embed_bfloat16":{"dtype":"BF16","shape":\[2,4\]' \
+    'gm.1/a_b 1_hv15_te.safetensors' || wrong 'varlen_byt5_embed [2,4]'
+
+# models that are not read are named
+mkdir other && cp 'gm.1/a_b 1_hv15_te.safetensors' other/a_0096x0064_fp.safetensors
+expect 1 'a_0096x0064_fp.safetensors: of FramePack, whose caches are not read' \
+    vlat import other --from musubi --out none.4
+
 make fm.lmdb flux2 mode f32 bf16
 expect 0 '5 samples' vlat export fm.lmdb --to musubi --out fm.1
 grep -aq '"latents_4x6_float32":{"dtype":"F32","shape":\[128,4,6\]' \

@@ -40,6 +40,11 @@ static const musubi_arch archs[] = {
                     .trim = EXCHANGE_BY_MASK },
                   { .pooled = "clipL_TYPE" } } },
       false, { { "hv", "hunyuan_video" } } },
+    { { .family = "hunyuanvideo1.5", .latents = "latents_FxHxW_TYPE", .type = VC_F16,
+        .text_type = VC_BF16, .n_text = 2,
+        .text = { { .embeds = "varlen_vl_embed_TYPE" },
+                  { .embeds = "varlen_byt5_embed_TYPE", .none = true } } },
+      false, { { "hv15", "hunyuan_video_1_5" } } },
     { { FILES("qwen-image", VC_BF16), .references = "latents_control_#_FxHxW_TYPE", .n_text = 1,
         .text = { { .embeds = "varlen_vl_embed_TYPE" } } },
       true, { { "qi", "qwen_image" }, { "qie", "qwen_image_edit" } } },
@@ -51,12 +56,24 @@ static const musubi_arch archs[] = {
     { { .family = "z-image", .latents = "latents_FxHxW_TYPE", .axes = EXCHANGE_CHW, .type = VC_F32,
         .text_type = VC_BF16, .n_text = 1, .text = { { .embeds = "varlen_llm_embed_TYPE" } } },
       false, { { "zi", "z_image" } } },
+    { { .family = "krea2", .latents = "latents_FxHxW_TYPE", .type = VC_BF16, .text_type = VC_BF16,
+        .n_text = 1, .text = { { .embeds = "varlen_krea2_vl_embed_TYPE", .layers = 12 } } },
+      true, { { "kr2", "krea2" } } },
     FLUX2("f2k4b", "flux_2_klein_4b", 7680, "Flux2KleinPipeline"),
     FLUX2("f2k9b", "flux_2_klein_9b", 12288, "Flux2KleinPipeline"),
     FLUX2("f2d", "flux_2_dev", 15360, "Flux2Pipeline"),
     { { .family = "ltx-2", .latents = "latents_FxHxW_TYPE", .type = VC_BF16, .fps = 25 }, true,
       { { MUSUBI_LTX2, "ltx2_v1" } } },
     { { 0 }, false, { { NULL, NULL } } }
+};
+
+/* Models of musubi-tuner whose caches are not read. */
+static const struct { const char *tag, *name, *remedy; } others[] = {
+    { "fp", "FramePack", "no family here" }, { "k5", "Kandinsky 5", "no family here" },
+    { "ho1", "HiDream-O1", "no family here" },
+    { "qil", "Qwen-Image-Layered", "no family here" },
+    { "i4", "Ideogram 4", "encode the pictures again: vprep --model" },
+    { 0 }
 };
 
 typedef struct parsed {                      /* a latent file's name */
@@ -93,13 +110,20 @@ static int parse_name(parsed *p, const char *file, vc_err *err)
                 p->tag = a->of[edit].tag;
                 p->edit = edit;
             }
+    for (int i = 0; others[i].tag && tag; i++)
+        if (!strcmp(others[i].tag, tag)) {
+            free(p->stem);
+            p->stem = NULL;
+            return vc_fail(err, VC_EMISMATCH, "%s: of %s, whose caches are not read: %s", file,
+                           others[i].name, others[i].remedy);
+        }
     if (!p->a || !size ||
         !exchange_two_numbers(size, strlen(size), 'x', &p->w, &p->h)) {
         free(p->stem);
         p->stem = NULL;
         return vc_fail(err, VC_EFORMAT,
-                       "%s: STEM_WxH_ARCH.safetensors expected, with ARCH wan, hv, qi, qie, fk, "
-                       "zi, f2k4b, f2k9b, f2d or ltx2", file);
+                       "%s: STEM_WxH_ARCH.safetensors expected, with ARCH wan, hv, hv15, qi, "
+                       "qie, fk, zi, kr2, f2k4b, f2k9b, f2d or ltx2", file);
     }
     char *under = strrchr(p->stem, '_');
     const char *range = under && under != p->stem ? under + 1 : "";
