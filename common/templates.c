@@ -49,6 +49,20 @@ const char vc_template_qwen_edit[] =
     "the original input where appropriate.<|im_end|>\n"
     "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n";
 
+/* Kandinsky 5's of clips, T2V and I2V. */
+const char vc_template_kandinsky5[] =
+    "<|im_start|>system\nYou are a prompt engineer. Describe the video in detail.\n"
+    "Describe how the camera moves or shakes, describe the zoom and view angle, whether it follows "
+    "the objects.\n"
+    "Describe the location of the video, main characters or objects and their action.\n"
+    "Describe the dynamism of the video and presented actions.\n"
+    "Name the visual style of the video: whether it is a professional footage, user generated "
+    "content, some kind of animation, video game or scren content.\n"
+    "Describe the visual effects, postprocessing and transitions if they are presented in the "
+    "video.\n"
+    "Pay attention to the order of key actions shown in the scene.<|im_end|>\n"
+    "<|im_start|>user\n{}<|im_end|>";
+
 /* What Qwen3's chat template makes of one prompt where thinking is on. */
 const char vc_template_qwen3[] =
     "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n";

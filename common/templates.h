@@ -9,6 +9,7 @@ extern const char vc_template_hunyuan_i2v[];
 extern const char vc_template_hunyuan15[];
 extern const char vc_template_qwen[];
 extern const char vc_template_qwen_edit[];
+extern const char vc_template_kandinsky5[];
 extern const char vc_template_qwen3[];
 extern const char vc_template_qwen3_thoughtless[];
 extern const char vc_template_flux2_dev[];

@@ -68,12 +68,19 @@ void vf_transformer_each_refused(void (*row)(void *arg, const char *models, cons
                 row(arg, k->trained, v->reads);
 }
 
+static bool has_field(const vf_variant *v, const cJSON *config)
+{
+    const cJSON *field = cJSON_GetObjectItemCaseSensitive(config, v->field);
+    return v->word ? cJSON_IsString(field) && !strcmp(field->valuestring, v->word)
+                   : cJSON_IsTrue(field);
+}
+
 static int check_fields(const vf_transformer_kind *k, const cJSON *config, vc_err *err)
 {
     for (const vf_variant *v = k->variants; v && v->reads; v++)
-        if (v->field && cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(config, v->field))) {
+        if (v->field && has_field(v, config)) {
             char sign[80];
-            snprintf(sign, sizeof sign, "%s: true", v->field);
+            snprintf(sign, sizeof sign, "%s: %s", v->field, v->word ? v->word : "true");
             return refuse(k, sign, v->reads, VC_EINVAL, err);
         }
     int rc = k->fields ? vf_config_read(NULL, k->fields, config, err) : 0;

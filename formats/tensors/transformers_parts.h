@@ -13,7 +13,8 @@ enum { VF_CHANNELS = 4 };
 typedef struct vf_variant {
     const char *sign;                        /* a tensor of its files, with '*' as in file names;
                                               * NULL ends the table */
-    const char *field;                       /* or a field of config.json that is true */
+    const char *field;                       /* or a field of config.json that is true, */
+    const char *word;                        /* or has this word; NULL: it is true */
     int64_t channels;                        /* or in_channels that no trained model has */
     const char *reads;
 } vf_variant;

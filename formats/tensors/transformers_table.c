@@ -426,6 +426,29 @@ static const vf_variant ernie_variants[] = {
     { 0 }
 };
 
+/* ---- Kandinsky 5 ---- */
+
+static const char *const kandinsky5_names[] = {
+    "time_embeddings.{in,out}_layer", "{text,pooled_text}_embeddings.{in_layer,norm}",
+    "visual_embeddings.in_layer", "out_layer.{modulation.out_layer,out_layer}",
+    "text_transformer_blocks.#.text_modulation.out_layer",
+    "visual_transformer_blocks.#.visual_modulation.out_layer",
+    "{text,visual}_transformer_blocks.#.feed_forward.{in,out}_layer",
+    "{text,visual}_transformer_blocks.#.self_attention."
+    "{to_query,to_key,to_value,query_norm,key_norm,out_layer}",
+    "visual_transformer_blocks.#.cross_attention."
+    "{to_query,to_key,to_value,query_norm,key_norm,out_layer}", NULL
+};
+static const vf_config_row kandinsky5_fields[] = {
+    VF_ONLY_FLAG("visual_cond", true),        /* false: Kandinsky 5's models of pictures */
+    { 0 }
+};
+static const vf_variant kandinsky5_variants[] = {
+    { .field = "attention_type", .word = "nabla", .reads = "only those keys that NABLA picks "
+      "(Kandinsky 5 of ten seconds or HD)" },
+    { 0 }
+};
+
 /* ---- Ideogram 4 ---- */
 
 static const char *const ideogram4_names[] = {
@@ -529,6 +552,10 @@ const vf_transformer_kind vf_transformer_kinds[] = {
       .in = "in_channels", .out = "out_channels", .in_default = 128, .out_default = 128,
       .channels = { { 1, 0 } }, .variants = ernie_variants,
       .trained = "ERNIE-Image or ERNIE-Image-Turbo" },
+    { .class = "Kandinsky5Transformer3DModel", .names = kandinsky5_names,
+      .fields = kandinsky5_fields, .in = "in_visual_dim", .out = "out_visual_dim",
+      .in_default = 4, .out_default = 4, .channels = { { 1, 0 } },
+      .variants = kandinsky5_variants, .trained = "Kandinsky 5 Lite or Pro of five seconds" },
     { .class = "Ideogram4Transformer2DModel", .names = ideogram4_names,
       .variants = ideogram4_variants, .trained = "Ideogram 4" },
     { .class = "FluxTransformer2DModel", .names = flux_names, .fields = flux_fields,

@@ -128,9 +128,10 @@ def ids_of(tok, text, length):
     return got.input_ids[0], got.attention_mask[0]
 
 
-def qwen(template):
+def qwen(template, pieces=()):
+    """A Qwen2.5-VL, and a tokenizer with these pieces, or else the template's words."""
     special = ["<|im_start|>", "<|im_end|>", "<|endoftext|>"]
-    pieces = sorted(set(words(template)) | set(LETTERS))
+    pieces = sorted(set(pieces or words(template)) | set(LETTERS))
     text = tokenizer_json(pieces, special, [None])
     size = 1 + len(pieces) + len(special)
     rope = dict(rope_type="default", rope_theta=1000000.0, mrope_section=[2, 1, 1])

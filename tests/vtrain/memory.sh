@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # vtrain's predicted peak of memory is within 5 % of the real one for HunyuanVideo and 1.5,
 # LTX-Video, LTX-2 with and without its sound, Qwen-Image, Z-Image, Chroma, SD3, Krea 2, Ideogram 4,
-# ERNIE-Image, FLUX.1, FLUX.2, Wan and CogVideoX, at a width of 512 and some hundred tokens: LoRA
-# and full finetune, with and without recomputation; for the built-in model on a few samples, on
-# many, and on two ranks; for LoRA's relatives; for bases in fewer bits; for a distillation to few
-# steps and ControlNets, of which two ranks share samples too. A limit is kept by recomputation,
-# also where the run is to recompute nothing.
+# ERNIE-Image, FLUX.1, FLUX.2, Wan, CogVideoX and Kandinsky 5, at a width of 512 and some hundred
+# tokens: LoRA and full finetune, with and without recomputation; for the built-in model on a few
+# samples, on many, and on two ranks; for LoRA's relatives; for bases in fewer bits; for a
+# distillation to few steps and ControlNets, of which two ranks share samples too. A limit is kept
+# by recomputation, also where the run is to recompute nothing.
 . "$(dirname "$0")/../lib/check.sh"
 [ "$VLT_FAULT_MEMORY" = 1 ] || { echo "skipped: sanitizers have memory of their own"; exit 77; }
 
@@ -195,6 +195,12 @@ need random_transformer cogvideox '{"_class_name": "CogVideoXTransformer3DModel"
     "out_channels": 16, "use_rotary_positional_embeddings": true}'
 need random_dataset cogvideox.lmdb 2 5 24 24 226 512 cogvideox
 runs cogvideox cogvideox
+need random_transformer kandinsky5 '{"_class_name": "Kandinsky5Transformer3DModel",
+    "in_visual_dim": 16, "out_visual_dim": 16, "in_text_dim": 512, "in_text_dim2": 256,
+    "time_dim": 256, "model_dim": 512, "ff_dim": 2048, "num_text_blocks": 1,
+    "num_visual_blocks": 3, "visual_cond": true}'
+need random_dataset kandinsky5.lmdb 2 5 24 24 64 512 kandinsky5 256
+runs kandinsky5 kandinsky5
 
 # The built-in model: buckets of three samples and fewer than a batch, and an index of many samples.
 need random_dataset few.lmdb 3 3 24 40 4 32 builtin 32

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # vtrain's predicted peak of memory, where captions are short: 20 tokens of the 512 that the dataset
-# allows. It is within 10 % of the real one for Z-Image, FLUX.2, Qwen-Image, LTX-2, Wan and
-# HunyuanVideo at a width of 512, and a dry run predicts the same. The longest possible caption is
-# taken for a dataset that may grow, and where a LoRA's dropout asks for texts of one length.
+# allows. It is within 10 % of the real one for Z-Image, FLUX.2, Qwen-Image, LTX-2, Wan,
+# HunyuanVideo and Kandinsky 5 at a width of 512, and a dry run predicts the same. The longest
+# possible caption is taken for a dataset that may grow, and where a LoRA's dropout asks for texts
+# of one length.
 . "$(dirname "$0")/../lib/check.sh"
 [ "$VLT_FAULT_MEMORY" = 1 ] || { echo "skipped: sanitizers have memory of their own"; exit 77; }
 
@@ -59,6 +60,10 @@ near hunyuanvideo 2 16 16 '{"_class_name": "HunyuanVideoTransformer3DModel", "nu
 near hunyuanvideo1.5 2 16 16 '{"_class_name": "HunyuanVideo15Transformer3DModel",
     "num_layers": 3, "num_refiner_layers": 1, "num_attention_heads": 4, "text_embed_dim": 512,
     "text_embed_2_dim": 512, "image_embed_dim": 256, "task_type": "t2v"}'
+near kandinsky5 2 16 16 '{"_class_name": "Kandinsky5Transformer3DModel", "in_visual_dim": 16,
+    "out_visual_dim": 16, "in_text_dim": 512, "in_text_dim2": 256, "time_dim": 256,
+    "model_dim": 512, "ff_dim": 2048, "num_text_blocks": 1, "num_visual_blocks": 3,
+    "visual_cond": true}'
 
 # ---- the longest possible caption ----
 for flag in --follow "--lora_dropout 0.1"; do

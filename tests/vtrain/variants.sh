@@ -130,7 +130,7 @@ while IFS='|' read -r pipeline says; do
 done <<'ROWS'
 QwenImageLayeredPipeline|no family here has a pipeline QwenImageLayeredPipeline, of Qwen-Image-Layered, which reads layers of a picture: `vprep --help families` lists
 WanAnimatePipeline|no family here has a pipeline WanAnimatePipeline, of Wan 2.2 Animate, which reads poses and a face:
-Kandinsky5T2VPipeline|no family here has a pipeline Kandinsky5T2VPipeline, of Kandinsky 5: `vprep --help families`
+Kandinsky6SRPipeline|no family here has a pipeline Kandinsky6SRPipeline, of Kandinsky 6: `vprep --help families`
 Cosmos2_5_PredictBasePipeline|no family here has a pipeline Cosmos2_5_PredictBasePipeline, of Cosmos:
 SanaPipeline|no family here has a pipeline SanaPipeline, of Sana:
 StableDiffusionXLPipeline|no family here has a pipeline StableDiffusionXLPipeline, of Stable Diffusion XL, whose network is a U-Net and no transformer:

@@ -45,6 +45,8 @@ typedef struct vtrain_in {
     vt_tensor *frame_t;                       /* f32 [B,f / mult[0]]: the timestep of each frame of
                                                * tokens, where frames have levels of their own;
                                                * NULL: they have not */
+    const bool *clean;                        /* [B] on the host: whether a row's first frame is
+                                               * clean, with vtrain_fit.clean_rows; NULL: none is */
     vt_tensor *guidance;                      /* f32 [B]: the strength of guidance, 1 for none; NULL
                                                * unless vtrain_fit.guidance */
     vt_tensor *sound;                         /* noisy latents of the clips' sound [B,C,L,1,bins]
@@ -101,6 +103,9 @@ typedef struct vtrain_fit {
     int causal;                               /* frames of a run, to which the tokens of later runs
                                                * alone attend, 1: all attend to all; the forward
                                                * reads vtrain_in.causal. 0: it does not */
+    bool clean_rows;                          /* clips may begin with a clean frame, whose tokens
+                                               * have the time of the others: the forward reads
+                                               * vtrain_in.clean */
     bool clean_first;                         /* every clip begins with a clean frame, so
                                                * --first_frame_conditioning_p is 1 by default and
                                                * may have no other value. Without token_times the
@@ -177,10 +182,10 @@ typedef enum vtrain_scale {
                                                * where the VAE's config has invert_scale_latents */
 } vtrain_scale;
 
-/* The layout of latents in diffusers' forward() of a class: [B,C,F,H,W], [B,F,C,H,W], or tokens
- * [B,N,C*pt*ph*pw] of the patches vtrain_fit.mult. */
+/* The layout of latents in diffusers' forward() of a class: [B,C,F,H,W], [B,F,C,H,W], tokens
+ * [B,N,C*pt*ph*pw] of the patches vtrain_fit.mult, or [B,F,H,W,C]. */
 typedef enum vtrain_layout {
-    VTRAIN_CHANNELS_FIRST, VTRAIN_FRAMES_FIRST, VTRAIN_TOKENS
+    VTRAIN_CHANNELS_FIRST, VTRAIN_FRAMES_FIRST, VTRAIN_TOKENS, VTRAIN_CHANNELS_LAST
 } vtrain_layout;
 
 /* The timestep that diffusers' forward() of a class is given: the time of 0 to 1000, the level,
@@ -437,6 +442,7 @@ extern const vtrain_family vtrain_flux2;      /* flux2.c */
 extern const vtrain_family vtrain_hunyuan;    /* hunyuan.c */
 extern const vtrain_family vtrain_hunyuan15;  /* hunyuan15.c */
 extern const vtrain_family vtrain_ideogram4;  /* ideogram4.c */
+extern const vtrain_family vtrain_kandinsky5; /* kandinsky5.c */
 extern const vtrain_family vtrain_krea2;      /* krea2.c */
 extern const vtrain_family vtrain_ltx;        /* ltx.c */
 extern const vtrain_family vtrain_ltx2;       /* ltx2.c */

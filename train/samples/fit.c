@@ -16,7 +16,7 @@ static int take_first_frame(vtrain *t, const vtrain_fit *fit, vc_err *err)
     if (!vc_inputs_have(t->cfg.extra_inputs, VC_INPUT_FIRST) || fit->clean_first ||
         fit->roles & pictures)
         return 0;
-    if (!is || !is->begins_with_latent || !fit->token_times)
+    if (!is || !is->begins_with_latent || !(fit->token_times || fit->clean_rows))
         return vc_fail(err, VC_EUSAGE, "--extra_inputs input_image: this %s takes no first frame: "
                        "leave the flag out, or give an image-to-video --model",
                        t->model.family->class_name);
@@ -40,7 +40,7 @@ static int check_inputs(vtrain *t, const vtrain_fit *fit, vc_err *err)
     if (fit->clean_first && *clean != 1)
         return vc_fail(err, VC_EUSAGE, "--first_frame_conditioning_p: all clips of this %s begin "
                        "with a clean frame: leave the flag out", t->model.family->class_name);
-    if (!fit->token_times && !fit->clean_first && *clean > 0)
+    if (!fit->token_times && !fit->clean_first && !fit->clean_rows && *clean > 0)
         return vc_fail(err, VC_EUSAGE, "--first_frame_conditioning_p: %s takes one timestep for "
                        "all tokens of a sample: leave the flag out", t->model.family->class_name);
     if (t->cfg.true_cfg_scale > 1 && (!fit->guidance || fit->two_prompts))

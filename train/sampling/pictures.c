@@ -122,7 +122,7 @@ void sampling_report(const sampling *s, const vtrain *t, const vtrain_fit *fit)
     if (has & ~used)
         vc_say(t->ui, "validation prompt %u has an image %s", s->number,
                fit->roles ? "that was stored for another --train_mode"
-               : fit->token_times ? "that is not its first frame without "
+               : fit->token_times || fit->clean_rows ? "that is not its first frame without "
                "--first_frame_conditioning_p"
                : "which this transformer does not take");
 }

@@ -271,6 +271,7 @@ void vtrain_times_load(const vtrain *t, vtrain_in *in, const int64_t dim[5],
     for (int64_t i = 0; i < dim[0]; i++)
         time[i] = t->cfg.timestep_dtype ? rounded(v->t[i]) : v->t[i];
     in->t = rows_of(t->g, dim[0], time);
+    in->clean = v->front ? v->clean : NULL;
     if (!v->front && !v->frames)
         return;
     const vtrain_fit fit = vtrain_fit_of(t);

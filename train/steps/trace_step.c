@@ -36,6 +36,8 @@ static const vt_tensor *as_forward(vtrain *t, vt_tensor *x, vt_tensor *x0)
         return x;
     if (t->model.family->layout == VTRAIN_FRAMES_FIRST)
         return vt_permute(t->g, x, (int[]){ 0, 2, 1, 3, 4 });
+    if (t->model.family->layout == VTRAIN_CHANNELS_LAST)
+        return vt_permute(t->g, x, (int[]){ 0, 2, 3, 4, 1 });
     if (t->model.family->layout == VTRAIN_TOKENS)
         return as_tokens(t, x, x0);
     return x;

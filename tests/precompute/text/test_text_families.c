@@ -1,8 +1,8 @@
 /* test_text_families.c - the rows of common/families.c encode prompts like diffusers' pipelines
  * (tests/golden/hunyuanvideo-*, qwen-image-text, wan-text, flux-t5, chroma-t5, ltx-*text,
- * z-image-text, ideogram4-text, hunyuan15-*, flux2-text, flux2-dev-text, ernie-image-text, sd3-*):
- * template, crop, mask, cleaning and pooled states; and the crops fit real tokenizers (where
- * VLT_TEST_DATA is set). test_text_keys.c has the keys of these texts. */
+ * z-image-text, ideogram4-text, hunyuan15-*, kandinsky5-*, flux2-text, flux2-dev-text,
+ * ernie-image-text, sd3-*): template, crop, mask, cleaning and pooled states; and the crops fit
+ * real tokenizers (where VLT_TEST_DATA is set). test_text_keys.c has the keys of these texts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -84,6 +84,9 @@ typedef struct slot_row {
     { "sd3-clip-g", "sd3", "!", 1, &text_clip_projected, 24, 1, NULL, 20, 0 }, \
     { "sd3-t5", "sd3", "<pad>", 2, &text_t5, 48, SHARP, NULL, 0, 0 }
 
+#define KANDINSKY5_ROW \
+    { "kandinsky5-text", "kandinsky5", "<|endoftext|>", 0, &text_qwen2_5_vl, 32, 1, NULL, 0, 0 }
+
 static text_rule rule_of(const slot_row *row)
 {
     text_rule rule = tf_pipeline_rule(row->family, row->pipeline, row->slot);
@@ -135,6 +138,8 @@ static void equals_pipelines(void **state)
         { "hunyuan15-text", "hunyuanvideo1.5", "<|endoftext|>", 0, &text_qwen2_5_vl_text, 32, 1,
           NULL, 0, 0 },
         { "hunyuan15-glyphs", "hunyuanvideo1.5", "<pad>", 1, &text_t5, 32, SHARP, NULL, 0, 0 },
+        KANDINSKY5_ROW,
+        { "kandinsky5-clip", "kandinsky5", "<|endoftext|>", 1, &text_clip, 32, 1, NULL, 0, 0 },
         { "flux2-text", "flux2", "<|endoftext|>", 0, &text_qwen3_whole, 48, DEEP, NULL, 0, 0 },
         { "flux2-dev-text", "flux2", "<pad>", 0, &text_mistral3, 48, DEEP, "Flux2Pipeline", 0, 0 },
         { "ernie-image-text", "ernie-image", "<pad>", 0, &text_ministral3, 32, 1, NULL, 0, 500 },
@@ -222,6 +227,7 @@ static void equals_on_captions(void **state)
         { "hunyuan15-text", "hunyuanvideo1.5", "<|endoftext|>", 0, &text_qwen2_5_vl_text, 32, 1,
           NULL, 0, 0 },
         { "hunyuan15-glyphs", "hunyuanvideo1.5", "<pad>", 1, &text_t5, 32, SHARP, NULL, 0, 0 },
+        KANDINSKY5_ROW,
         { "flux2-text", "flux2", "<|endoftext|>", 0, &text_qwen3_whole, 48, 1, NULL, 0, 0 },
         { "flux2-dev-text", "flux2", "<pad>", 0, &text_mistral3, 48, 1, "Flux2Pipeline", 0, 0 },
         { "ernie-image-text", "ernie-image", "<pad>", 0, &text_ministral3, 32, 1, NULL, 0, 500 },
@@ -484,7 +490,7 @@ static void real_crop(const text_class *class, const char *family, const char *m
     snprintf(from, sizeof from, "%s/tokenizers/%s/tokenizer.json", data ? data : "", tokenizer);
     if (!data || !vc_file_exists(from))
         skip();
-    snprintf(dir, sizeof dir, "%s", golden_tmp(model_type));
+    snprintf(dir, sizeof dir, "%s", golden_tmp(family));
     snprintf(to, sizeof to, "%s/tokenizer.json", dir);
     assert_int_equal(symlink(from, to), 0);
     snprintf(config, sizeof config, "{\"pad_token\": \"%s\"}", pad);
@@ -515,6 +521,7 @@ static void qwen_crop(void **state)
 {
     (void)state;
     real_crop(&text_qwen2_5_vl, "qwen-image", "qwen2_5_vl", "qwen2.5", "<|endoftext|>", 152064);
+    real_crop(&text_qwen2_5_vl, "kandinsky5", "qwen2_5_vl", "qwen2.5", "<|endoftext|>", 152064);
     real_crop(&text_qwen2_5_vl_text, "hunyuanvideo1.5", "qwen2_5_vl_text", "qwen2.5",
               "<|endoftext|>", 152064);
 }

@@ -3,10 +3,10 @@
  * failures end the test.
  *
  * A golden holds the tensors CASE/x, t, text, target, output and loss of each case, CASE/pooled,
- * token_t, frame_t, guidance, control_scale, control_mode, first_row, fps, length (of the rows of
- * text) and cond.image, cond.mask, cond.video and cond.vision where the model reads them, text_2,
- * length_2 and pooled_2 of a second slot, text_3 of a third; gradients are PREFIX/PARAMETER. Its
- * metadata holds the model's config, and `lora`, PEFT's config of a LoRA. */
+ * clean, token_t, frame_t, guidance, control_scale, control_mode, first_row, fps, length (of the
+ * rows of text) and cond.image, cond.mask, cond.video and cond.vision where the model reads them,
+ * text_2, length_2 and pooled_2 of a second slot, text_3 of a third; gradients are
+ * PREFIX/PARAMETER. Its metadata holds the model's config, and `lora`, PEFT's config of a LoRA. */
 #ifndef TESTS_TRAIN_MODELS_REFERENCE_H
 #define TESTS_TRAIN_MODELS_REFERENCE_H
 
@@ -54,6 +54,7 @@ typedef struct ref_case {
     bool has_kinds;
     int32_t control_kind[8];                  /* of a ControlNet-Union */
     float fps[8];                             /* 0: not in this case */
+    bool clean[8];                            /* rows whose first frame is clean */
     int64_t cond_dim[VC_ROLES][5];
     /* Sound: [B,C,L,1,bins]; zeros beyond the rows' lengths in frames; NULL: not in this case. The
      * loss is then the sum of the video's and of that of the rows with sound over all rows. */

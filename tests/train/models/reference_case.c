@@ -77,9 +77,13 @@ void ref_case_open(ref_case *c, const vf_safetensors *f, const char *name)
     for (int i = 0; kind && i < c->dim[0]; i++)
         c->control_kind[i] = (int32_t)kind[i];
     free(kind);
-    for (int i = 0; i < c->dim[0]; i++)
+    float *clean = ref_values(f, name, "clean", NULL);
+    for (int i = 0; i < c->dim[0]; i++) {
         c->fps[i] = fps ? fps[i] : 0;
+        c->clean[i] = clean && clean[i];
+    }
     free(fps);
+    free(clean);
     assert_true(c->x && c->target && c->t && c->text && c->dim[0] <= 8);
 }
 

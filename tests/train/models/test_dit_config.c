@@ -95,6 +95,9 @@ static const struct { const char *class, *config; } models[] = {
     { "ErnieImageTransformer2DModel", "{\"hidden_size\":8,\"num_attention_heads\":1,"
       "\"num_layers\":1,\"ffn_hidden_size\":8,\"text_in_dim\":16,"
       "\"rope_axes_dim\":[4,2,2]}" },
+    { "Kandinsky5Transformer3DModel", "{\"in_text_dim\":8,\"in_text_dim2\":8,\"time_dim\":8,"
+      "\"model_dim\":8,\"ff_dim\":8,\"num_text_blocks\":1,\"num_visual_blocks\":1,"
+      "\"axes_dims\":[4,2,2]}" },
     { "Flux2Transformer2DModel", "{" HEADS "8,\"num_layers\":1,\"num_single_layers\":1,"
       "\"joint_attention_dim\":8,\"axes_dims_rope\":[2,2,2,2]}" },
     { "ChromaTransformer2DModel", "{" HEADS "8,\"num_layers\":1,\"num_single_layers\":1,"

@@ -1,6 +1,6 @@
-/* test_i2v.c - image-to-video models of HunyuanVideo, HunyuanVideo 1.5 and LTX-Video in whole runs:
- * validation samples against diffusers' pipelines (tests/golden/samples-*; of both HunyuanVideos'
- * T2V with a negative prompt too), first frames as posterior means, and datasets that are made for
+/* test_i2v.c - image-to-video models of HunyuanVideo, HunyuanVideo 1.5, LTX-Video and Kandinsky 5
+ * in whole runs: validation samples against diffusers' pipelines (tests/golden/samples-*; of T2V
+ * with a negative prompt too), first frames as posterior means, and datasets that are made for
  * another of these models. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,7 +31,7 @@ static const struct model {
     const char *name;
     int interleave;
     const char *flags;
-    bool ltx, v15;                           /* LTX-Video, HunyuanVideo 1.5 */
+    bool ltx, v15, kandinsky;                /* LTX-Video, HunyuanVideo 1.5, Kandinsky 5 */
     const char *transformer;                 /* its golden, if not of this name */
     const char *pipeline;                    /* _class_name of --model, with Euler's scheduler */
 } models[] = {
@@ -41,6 +41,9 @@ static const struct model {
     { .name = "hunyuan", .flags = "--true_cfg_scale 6" },
     { .name = "hunyuan15", .flags = "", .v15 = true },
     { .name = "hunyuan15-i2v", .flags = "", .v15 = true },
+    { .name = "kandinsky5", .flags = "--flow_shift 5", .kandinsky = true },
+    { .name = "kandinsky5-i2v", .transformer = "kandinsky5", .kandinsky = true,
+      .flags = "--flow_shift 5 " FIRST },
     { .name = "ltx", .flags = FIRST " --guidance_scale 3", .ltx = true },
     { .name = "ltx-rescaled", .transformer = "ltx", .ltx = true,
       .flags = "--guidance_scale 3 --guidance_rescale 0.7" },
@@ -65,6 +68,13 @@ static toy toy_of_ltx(const char *path)
 {
     return (toy){ .path = path, .sample = clips, .n = 2, .channels = C_LTX, .width = WIDTH,
                   .per_channel = true, .store = TOY_SHARED_LOGVAR };
+}
+
+static toy toy_of_kandinsky(const char *path)
+{
+    return (toy){ .path = path, .sample = clips, .n = 2, .channels = C, .width = WIDTH,
+                  .pooled = WIDTH, .encoders = 2, .pooled_only = 2, .scaling = 0.476986,
+                  .family = "kandinsky5", .vae = "AutoencoderKLHunyuanVideo" };
 }
 
 /* The second encoder's texts are ByT5's. */
@@ -101,6 +111,7 @@ static void samples_are_pipelines(void **state)
         vf_safetensors *gold = golden_open(name);
         vc_err err = { 0 };
         pipeline_set_make(models[i].ltx ? toy_of_ltx(path)
+                          : models[i].kandinsky ? toy_of_kandinsky(path)
                           : models[i].v15 ? toy_of_v15(path, strstr(models[i].name, "i2v"))
                                         : toy_of(path, models[i].interleave, true),
                           gold, 4 * F - 3);
@@ -196,7 +207,7 @@ static int make(void **state)
 {
     static const char *const names[] = { "hunyuan-replace", "hunyuan-concat", "skyreels-i2v",
                                          "hunyuan", "hunyuan15", "hunyuan15-i2v", "ltx",
-                                         NULL };
+                                         "kandinsky5", NULL };
     return pipeline_models_make(state, names);
 }
 
