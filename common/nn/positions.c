@@ -43,12 +43,12 @@ static void fill_axis(float *c, float *s, int64_t width, int64_t first, const nn
 
 /* Fills the tables of `tokens` tokens, which are all places of a grid or a line through it. */
 static void fill_rope(float *c, float *s, const nn_axis axis[3], int64_t tokens, bool line,
-                      int64_t width, double theta)
+                      int64_t width, const double theta[3])
 {
     int64_t stride = tokens, repeats = 1, first = 0;
     for (int k = 0; k < 3; k++) {
         stride = line ? 1 : stride / axis[k].n;
-        fill_axis(c, s, width, first, &axis[k], stride, repeats, theta);
+        fill_axis(c, s, width, first, &axis[k], stride, repeats, theta[k]);
         repeats = line ? 1 : repeats * axis[k].n;
         first += axis[k].pairs;
     }
@@ -59,8 +59,8 @@ static int64_t tokens_of(const nn_axis axis[3], bool line)
     return line ? axis[0].n : axis[0].n * axis[1].n * axis[2].n;
 }
 
-static void make_rope(vt_ctx *g, const nn_axis axis[][3], int grids, bool line, double theta,
-                      vt_tensor *table[2])
+static void make_rope(vt_ctx *g, const nn_axis axis[][3], int grids, bool line,
+                      const double theta[3], vt_tensor *table[2])
 {
     int64_t dim[2] = { 0, axis[0][0].pairs + axis[0][1].pairs + axis[0][2].pairs }, at = 0;
     for (int k = 0; k < grids; k++)
@@ -80,17 +80,23 @@ static void make_rope(vt_ctx *g, const nn_axis axis[][3], int grids, bool line, 
 
 void nn_rope_grids(vt_ctx *g, const nn_axis axis[][3], int grids, double theta, vt_tensor *table[2])
 {
-    make_rope(g, axis, grids, false, theta, table);
+    make_rope(g, axis, grids, false, (const double[3]){ theta, theta, theta }, table);
 }
 
-void nn_rope(vt_ctx *g, const nn_axis axis[3], double theta, vt_tensor *table[2])
+void nn_rope_axes(vt_ctx *g, const nn_axis axis[3], const double theta[3], vt_tensor *table[2])
 {
     make_rope(g, (const nn_axis (*)[3])axis, 1, false, theta, table);
 }
 
+void nn_rope(vt_ctx *g, const nn_axis axis[3], double theta, vt_tensor *table[2])
+{
+    nn_rope_axes(g, axis, (const double[3]){ theta, theta, theta }, table);
+}
+
 void nn_rope_line(vt_ctx *g, const nn_axis axis[3], double theta, vt_tensor *table[2])
 {
-    make_rope(g, (const nn_axis (*)[3])axis, 1, true, theta, table);
+    make_rope(g, (const nn_axis (*)[3])axis, 1, true, (const double[3]){ theta, theta, theta },
+              table);
 }
 
 /* Fills an axis' columns of both tables, from column `first` on, for tokens at at[i * step]. The

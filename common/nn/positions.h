@@ -20,6 +20,8 @@ void nn_sincos(float *out, int64_t stride, const nn_axis *axis, double theta);
  * a token's row has the angles of its frame, then of its row, then of its column. Fails the step
  * where memory is out. */
 void nn_rope(vt_ctx *g, const nn_axis axis[3], double theta, vt_tensor *table[2]);
+/* Does the same with a theta for each axis. */
+void nn_rope_axes(vt_ctx *g, const nn_axis axis[3], const double theta[3], vt_tensor *table[2]);
 /* Makes these tables for the tokens of several grids, one grid behind the other. All have the same
  * numbers of pairs. */
 void nn_rope_grids(vt_ctx *g, const nn_axis axis[][3], int grids, double theta,

@@ -449,6 +449,33 @@ static const vf_variant kandinsky5_variants[] = {
     { 0 }
 };
 
+/* ---- Cosmos-Predict2 ---- */
+
+static const char *const cosmos2_names[] = {
+    "patch_embed.proj", "time_embed.t_embedder.linear_{1,2}", "time_embed.norm",
+    "norm_out.linear_{1,2}", "proj_out", "transformer_blocks.#.norm{1,2,3}.linear_{1,2}",
+    "transformer_blocks.#.attn{1,2}.{norm_q,norm_k,to_q,to_k,to_v,to_out.0}",
+    "transformer_blocks.#.ff.net.{0.proj,2}", NULL
+};
+static const vf_config_row cosmos2_fields[] = {
+    VF_ONLY_FLAG("concat_padding_mask", true),
+    VF_UNSET("extra_pos_embed_type", "it is a table of positions of Cosmos 1.0, which vtrain "
+             "does not train: give Cosmos-Predict2"),
+    VF_UNSET("img_context_dim_in", "it is the width of a picture's states that Cosmos-Transfer2.5 "
+             "reads, which vtrain does not train with: give Cosmos-Predict2"),
+    { 0 }
+};
+#define COSMOS25 "states of all layers of Qwen2.5-VL (Cosmos-Predict2.5)"
+static const vf_variant cosmos2_variants[] = {
+    { .sign = "learnable_pos_embed*", .reads = "a table of positions (Cosmos 1.0)" },
+    { .sign = "crossattn_proj*", .reads = COSMOS25 },
+    { .field = "use_crossattn_projection", .reads = COSMOS25 },
+    { .sign = "img_context_proj*", .reads = "a picture's states (Cosmos-Transfer2.5)" },
+    { .sign = "controlnet*", .reads = "a control clip (Cosmos-Transfer2.5)" },
+    { .sign = "llm_adapter*", .reads = "states of Qwen3 (Anima)" },
+    { 0 }
+};
+
 /* ---- Ideogram 4 ---- */
 
 static const char *const ideogram4_names[] = {
@@ -556,6 +583,10 @@ const vf_transformer_kind vf_transformer_kinds[] = {
       .fields = kandinsky5_fields, .in = "in_visual_dim", .out = "out_visual_dim",
       .in_default = 4, .out_default = 4, .channels = { { 1, 0 } },
       .variants = kandinsky5_variants, .trained = "Kandinsky 5 Lite or Pro of five seconds" },
+    { .class = "CosmosTransformer3DModel", .names = cosmos2_names, .fields = cosmos2_fields,
+      .in = "in_channels", .out = "out_channels", .in_default = 16, .out_default = 16,
+      .channels = { { 1, 0 } }, .variants = cosmos2_variants,
+      .trained = "Cosmos-Predict2 Text2Image" },
     { .class = "Ideogram4Transformer2DModel", .names = ideogram4_names,
       .variants = ideogram4_variants, .trained = "Ideogram 4" },
     { .class = "FluxTransformer2DModel", .names = flux_names, .fields = flux_fields,

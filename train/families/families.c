@@ -10,7 +10,7 @@ static const vtrain_family *const families[] = {
     &vtrain_hunyuan15, &vtrain_ltx, &vtrain_ltx2, &vtrain_ltx2_sound, &vtrain_wan,
     &vtrain_wan_vace, &vtrain_skyreels2, &vtrain_qwen, &vtrain_zimage, &vtrain_krea2,
     &vtrain_chroma, &vtrain_sd3, &vtrain_ttt, &vtrain_ernie_image, &vtrain_ideogram4,
-    &vtrain_kandinsky5, NULL
+    &vtrain_kandinsky5, &vtrain_cosmos2, NULL
 };
 
 /* Of two rows of a class, the first is without sound. */

@@ -436,6 +436,7 @@ void vtrain_note_mask(vt_ctx *g, const vtrain_in *in, const char *name, const vt
 extern const vtrain_family vtrain_builtin;    /* builtin.c */
 extern const vtrain_family vtrain_chroma;     /* chroma.c */
 extern const vtrain_family vtrain_cogvideox;  /* cogvideox.c */
+extern const vtrain_family vtrain_cosmos2;    /* cosmos2.c */
 extern const vtrain_family vtrain_ernie_image; /* ernie_image.c */
 extern const vtrain_family vtrain_flux;       /* flux.c */
 extern const vtrain_family vtrain_flux2;      /* flux2.c */

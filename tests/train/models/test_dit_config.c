@@ -98,6 +98,8 @@ static const struct { const char *class, *config; } models[] = {
     { "Kandinsky5Transformer3DModel", "{\"in_text_dim\":8,\"in_text_dim2\":8,\"time_dim\":8,"
       "\"model_dim\":8,\"ff_dim\":8,\"num_text_blocks\":1,\"num_visual_blocks\":1,"
       "\"axes_dims\":[4,2,2]}" },
+    { "CosmosTransformer3DModel", "{" HEADS "16,\"num_layers\":1,\"text_embed_dim\":8,"
+      "\"adaln_lora_dim\":8,\"max_size\":[2,4,4],\"rope_scale\":[1,4,4]}" },
     { "Flux2Transformer2DModel", "{" HEADS "8,\"num_layers\":1,\"num_single_layers\":1,"
       "\"joint_attention_dim\":8,\"axes_dims_rope\":[2,2,2,2]}" },
     { "ChromaTransformer2DModel", "{" HEADS "8,\"num_layers\":1,\"num_single_layers\":1,"

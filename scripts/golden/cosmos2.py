@@ -1,0 +1,65 @@
+"""Cosmos-Predict2's transformer: outputs, losses and gradients, and those of a LoRA.
+
+Cases `NAME/...` differ in grid: x [B,C,f,h,w], t [B], text with the lengths of its rows, which
+zeros follow up to 512 tokens, noise's target, output, loss. The case `base` has
+`grad/<parameter>` too; the case `lora` is of a LoRA on the same weights, frozen, and its gradients
+are `lora/grad/<factor>`. Heads of "cosmos2" have 5 angles of rows, 5 of columns and 6 of frames,
+those of "cosmos2-40" 6, 6 and 8. The file "cosmos2-names" is a LoRA in the first authors' names,
+`theirs/<module>.lora_A.weight`, and `ours/<tensor>` that diffusers' reader of Anima's makes of it,
+whose transformer has these modules.
+"""
+import golden
+import torch
+from diffusers import CosmosTransformer3DModel
+from diffusers.loaders.lora_conversion_utils import _convert_non_diffusers_anima_lora_to_diffusers
+
+TINY = dict(in_channels=4, out_channels=4, num_attention_heads=2, attention_head_dim=32,
+            num_layers=2, mlp_ratio=2.0, text_embed_dim=32, adaln_lora_dim=8,
+            max_size=(16, 24, 24), patch_size=(1, 2, 2), rope_scale=(1.0, 4.0, 4.0),
+            concat_padding_mask=True, extra_pos_embed_type=None)
+VARIANTS = {
+    "cosmos2": ({}, {"base": (2, 1, 6, 10), "odd": (1, 1, 14, 2), "clip": (1, 3, 4, 6)}),
+    "cosmos2-40": (dict(num_attention_heads=1, attention_head_dim=40, num_layers=1,
+                        rope_scale=(1.5, 2.0, 3.0)), {"base": (1, 2, 4, 6)}),
+}
+TIMES, LENGTHS, TEXT, TEXT_ROWS = [987.0, 437.0], [37, 64], 64, 512
+LORA = dict(r=3, lora_alpha=1,
+            target_modules=["to_q", "to_k", "to_v", "to_out.0", "net.0.proj", "net.2", "linear_1",
+                            "linear_2", "patch_embed.proj", "proj_out"])
+
+
+def inputs(config, case, b, f, h, w):
+    return golden.noisy(case, (b, config["in_channels"], f, h, w), TIMES[:b], TEXT,
+                        config["text_embed_dim"], LENGTHS[:b])
+
+
+def predict(model, config, v):
+    dtype = model.proj_out.weight.dtype
+    b, h, w = len(v["x"]), *v["x"].shape[-2:]
+    text = torch.zeros(b, TEXT_ROWS, config["text_embed_dim"])
+    text[:, :TEXT] = v["text"]
+    return model(hidden_states=v["x"].to(dtype), timestep=(v["t"] / 1000).to(dtype),
+                 encoder_hidden_states=text.to(dtype),
+                 padding_mask=torch.zeros(1, 1, 8 * h, 8 * w, dtype=dtype), return_dict=False)[0]
+
+
+BLOCK = [f"{kind}_attn.{m}_proj" for kind in ("self", "cross") for m in "qkv"]
+BLOCK += ["self_attn.output_proj", "cross_attn.output_proj", "mlp.layer1", "mlp.layer2"]
+BLOCK += [f"adaln_modulation_{part}.{i}" for part in ("self_attn", "cross_attn", "mlp")
+          for i in (1, 2)]
+OTHERS = ["x_embedder.proj.1", "t_embedder.1.linear_1", "t_embedder.1.linear_2",
+          "final_layer.adaln_modulation.1", "final_layer.adaln_modulation.2", "final_layer.linear"]
+
+
+def names(out):
+    rows = {**{f"blocks.{i}.{m}": 1 for i in range(2) for m in BLOCK}, **{m: 1 for m in OTHERS}}
+    golden.lora_names(out / "cosmos2-names.safetensors", rows, golden.in_comfyui,
+                      _convert_non_diffusers_anima_lora_to_diffusers)
+
+
+def make(out):
+    names(out)
+    for name, (fields, cases) in VARIANTS.items():
+        golden.transformer(out / f"{name}.safetensors", CosmosTransformer3DModel,
+                           {**TINY, **fields}, cases, inputs, predict,
+                           LORA if name == "cosmos2" else None)
