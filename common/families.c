@@ -2,7 +2,6 @@
 #include "common/families.h"
 
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "common/templates.h"
@@ -414,6 +413,17 @@ static const vc_family families[] = {
       .vae = "AutoencoderKLFlux2", .channels = 128, .scaling = 1, .norm_eps = 1e-5,
       .text = { { .class = "Mistral3Model", .max_length = 2048, .skip = 1, .masked = true,
                   .width_field = "text_in_dim" } } },
+    { .name = "cosmos2", .title = "Cosmos-Predict2",
+      SIZES(16, 4, 8, 2, 1), .by_model = true, .transformer = "CosmosTransformer3DModel",
+      .pipeline = { { .class = "Cosmos2TextToImagePipeline", .versions = "cosmos2",
+                      .sigmas = VC_SIGMAS_KARRAS } },
+      .positions = { LATENTS("max_size", 128, VC_AXIS_FRAMES),
+                     LATENTS("max_size", 240, VC_AXIS_ROWS, .item = 1),
+                     LATENTS("max_size", 240, VC_AXIS_COLUMNS, .item = 2) },
+      .moments = true, .dtype = VC_BF16,
+      .vae = "AutoencoderKLWan", .channels = 16, .scaling = 1, .mean = wan_mean, .std = wan_std,
+      .text = { { .class = "T5EncoderModel", .max_length = 512, .masked = true, .unpadded = true,
+                  .width_field = "text_embed_dim" } } },
     { .name = "ideogram4", .title = "Ideogram 4",
       SIZES(16, 1, 16, 1, 1), .max_frames = 1, .by_model = true,
       .transformer = "Ideogram4Transformer2DModel",
@@ -483,67 +493,6 @@ bool vc_family_edits_differ(const vc_family *f)
     for (const vc_pipeline *p = f->pipeline; p < f->pipeline + VC_FAMILY_PIPELINES && p->class; p++)
         own |= p->mode == VC_MODE_EDIT && p->text;
     return own;
-}
-
-/* Whether a list of words, with a blank between two, has the word. */
-static bool has_word(const char *list, const char *word)
-{
-    const size_t n = strlen(word);
-    for (const char *s = list; s && *s; s += strcspn(s, " "), s += *s == ' ')
-        if (strcspn(s, " ") == n && !memcmp(s, word, n))
-            return true;
-    return false;
-}
-
-const vc_pipeline *vc_family_version(const vc_family *f, const char *word)
-{
-    for (const vc_pipeline *p = f->pipeline; p < f->pipeline + VC_FAMILY_PIPELINES && p->class; p++)
-        if (!strcmp(p->class, word) || has_word(p->versions, word))
-            return p;
-    return NULL;
-}
-
-int vc_family_version_check(const char *word, vc_err *err)
-{
-    char all[800];
-    size_t n = 0;
-
-    *all = '\0';
-    for (const vc_family *f = families; f->name; f++) {
-        if (vc_family_version(f, word))
-            return 0;
-        for (int i = 0; i < VC_FAMILY_PIPELINES && f->pipeline[i].class; i++)
-            for (const char *s = f->pipeline[i].versions; s && *s && n < sizeof all;) {
-                const int len = (int)strcspn(s, " ");
-                n += (size_t)snprintf(all + n, sizeof all - n, "%s%.*s", n ? ", " : "", len, s);
-                s += len + (s[len] == ' ');
-            }
-    }
-    return vc_fail(err, VC_EUSAGE, "--model_version %s: no model here has this version: %s or the "
-                   "class of a pipeline expected, or give --model", word, all);
-}
-
-static const vc_pipeline *published_as(const char *name)
-{
-    for (const vc_family *f = families; f->name; f++)
-        for (int i = 0; i < VC_FAMILY_PIPELINES && f->pipeline[i].class; i++)
-            if (f->pipeline[i].published && has_word(f->pipeline[i].published, name))
-                return &f->pipeline[i];
-    return NULL;
-}
-
-const vc_pipeline *vc_family_published(const char *path)
-{
-    const vc_pipeline *found = NULL;
-    char name[80];
-
-    for (size_t n; *path; path += n + (path[n] == '/')) {
-        n = strcspn(path, "/");
-        snprintf(name, sizeof name, "%.*s", (int)n, path);
-        const vc_pipeline *p = n && n < sizeof name ? published_as(name) : NULL;
-        found = p ? p : found;
-    }
-    return found;
 }
 
 const vc_first *vc_family_first(const char *class)

@@ -37,6 +37,9 @@ typedef enum vc_sigmas {
     VC_SIGMAS_OWN,                       /* none: the scheduler has its own */
     VC_SIGMAS_QUANTILES,                 /* those that cut the logit-normal levels, of a deviation
                                           * of 1.5, into parts of 1/N each, within bounds */
+    VC_SIGMAS_KARRAS,                    /* s / (1 + s) of deviations s of noise from 80 to 0.002
+                                          * whose 7th roots are even, whatever the shift; a sample
+                                          * ends at the last, with its noise (Karras et al. 2022) */
     VC_SIGMAS_QUADRATIC                  /* by steps that are equal at first, then grow; the model
                                           * gets them as they are, not shifted */
 } vc_sigmas;

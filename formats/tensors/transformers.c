@@ -33,7 +33,7 @@ static int refuse(const vf_transformer_kind *k, const char *sign, const char *re
 
 int vf_transformer_refuse_class(const char *class, vc_err *err)
 {
-    char list[400] = "";
+    char list[800] = "";
     for (const vf_transformer_kind *k = vf_transformer_kinds; k->class; k++)
         if (k->trained)
             snprintf(list + strlen(list), sizeof list - strlen(list), " %s", k->class);
@@ -287,7 +287,7 @@ static int refuse_other(const char *model, const char *class, const vf_other_pip
 
 int vf_transformer_check_pipeline(const char *model, vc_err *err)
 {
-    char list[1200] = "";
+    char list[1600] = "";
     const char *class = "";
     cJSON *o;
     int rc = vf_json_read_in_opt(&o, model, "model_index.json", MAX_CONFIG, err);

@@ -467,6 +467,7 @@ static const vf_config_row cosmos2_fields[] = {
 };
 #define COSMOS25 "states of all layers of Qwen2.5-VL (Cosmos-Predict2.5)"
 static const vf_variant cosmos2_variants[] = {
+    { .channels = 17, .reads = "a mask of known frames (Cosmos-Predict2 Video2World)" },
     { .sign = "learnable_pos_embed*", .reads = "a table of positions (Cosmos 1.0)" },
     { .sign = "crossattn_proj*", .reads = COSMOS25 },
     { .field = "use_crossattn_projection", .reads = COSMOS25 },

@@ -1,5 +1,5 @@
-/* encoder_t5.c - prompts through T5 v1.1 (CogVideoX, LTX, FLUX, Chroma) and UMT5 (Wan): see
- * prompt.h.
+/* encoder_t5.c - prompts through T5 v1.1 (CogVideoX, LTX, FLUX, Chroma), T5 v1.0 (Cosmos-Predict2)
+ * and UMT5 (Wan): see prompt.h.
  *
  * The pipelines of CogVideoX, LTX-Video and FLUX pass no mask to T5: tokens attend to the padding,
  * which changes every state. States of padding are stored too, except for LTX-Video, whose

@@ -1,4 +1,4 @@
-/* t5.c - T5 v1.1 and UMT5 encoder stacks: see t5.h */
+/* t5.c - T5 v1.0 and v1.1 and UMT5 encoder stacks: see t5.h */
 #include "precompute/text/t5.h"
 
 #include <stdlib.h>
@@ -11,13 +11,15 @@ enum { BUCKETS = 32, REACH = 128, EXACT = 8 };    /* of relative positions: see 
 typedef struct config {
     int64_t width, hidden, head, heads, layers, vocab;
     double eps;
+    int gated;                                    /* 0: T5 v1.0, whose feed-forward layer is a
+                                                   * ReLU between two linear layers */
     bool own_tables;                              /* UMT5: each layer has a position table */
 } config;
 
 typedef struct layer {
     vt_tensor *norm1, *norm2;                     /* [D] */
     vt_tensor *table;                             /* [BUCKETS,H]; NULL where layer 0's is used */
-    vt_lin q, k, v, o, wi_0, wi_1, wo;
+    vt_lin q, k, v, o, wi, wi_0, wi_1, wo;        /* wi, or wi_0 and wi_1 */
 } layer;
 
 struct t5 {
@@ -30,7 +32,8 @@ struct t5 {
 
 /* ---- weights ---- */
 
-enum { D = -1, INNER = -2, HIDDEN = -3, HEADS = -4, VOCAB = -5, N_SIZES = 6 };
+enum { D = -1, INNER = -2, HIDDEN = -3, HEADS = -4, VOCAB = -5, PLAIN = -6, GATED = -7,
+       N_SIZES = 8 };
 
 #define SHARED "shared.weight"
 #define EMBED "encoder.embed_tokens.weight"
@@ -54,8 +57,9 @@ static const vt_weight layer_table[] = {
     LIN(v, "0.SelfAttention.v", INNER, D),
     LIN(o, "0.SelfAttention.o", D, INNER),
     TENSOR(layer, norm2, "1.layer_norm.weight", D),
-    LIN(wi_0, "1.DenseReluDense.wi_0", HIDDEN, D),
-    LIN(wi_1, "1.DenseReluDense.wi_1", HIDDEN, D),
+    LIN(wi, "1.DenseReluDense.wi", PLAIN, D),
+    LIN(wi_0, "1.DenseReluDense.wi_0", GATED, D),
+    LIN(wi_1, "1.DenseReluDense.wi_1", GATED, D),
     LIN(wo, "1.DenseReluDense.wo", D, HIDDEN),
     { 0 }
 };
@@ -86,7 +90,8 @@ static int bind(t5 *m, vc_err *err)
 {
     const config *c = &m->c;
     const int64_t sizes[N_SIZES] = { 0, c->width, c->heads * c->head, c->hidden, c->heads,
-                                     c->vocab };
+                                     c->vocab, c->gated ? VT_ABSENT : c->hidden,
+                                     c->gated ? c->hidden : VT_ABSENT };
     vt_source src = vf_model_source(m->s.model);
     const vt_weight *embedding;
 
@@ -114,12 +119,16 @@ static const vf_config_row rows[] = {
     VF_INT_NEEDED(config, layers, "num_layers", 1, 1 << 10),
     VF_INT_NEEDED(config, vocab, "vocab_size", 1, 1 << 24),
     VF_NUM(config, eps, "layer_norm_epsilon", 1e-6, 0, 1),
-    VF_ONLY("feed_forward_proj", "gated-gelu", NULL),
-    VF_ONLY_FLAG("is_gated_act", true),           /* older files lack this and the next two */
-    VF_ONLY_INT("relative_attention_num_buckets", BUCKETS),
+    VF_WORD(config, gated, "feed_forward_proj", NULL, "relu|gated-gelu"),
+    VF_ONLY_INT("relative_attention_num_buckets", BUCKETS),       /* older files lack these two */
     VF_ONLY_INT("relative_attention_max_distance", REACH),
     VF_UNSET("quantization_config", "use the f32, bf16 or f16 files"),
     { 0 }
+};
+
+/* Of T5 v1.0 and of the others; older files lack it. */
+static const vf_config_row gate_rows[2][2] = {
+    { VF_ONLY_FLAG("is_gated_act", false), { 0 } }, { VF_ONLY_FLAG("is_gated_act", true), { 0 } }
 };
 
 static int read_config(config *c, const cJSON *o, const char *model_type, vc_err *err)
@@ -130,6 +139,8 @@ static int read_config(config *c, const cJSON *o, const char *model_type, vc_err
     int rc = vf_config_read(c, type, o, err);
     if (!rc)
         rc = vf_config_read(c, rows, o, err);
+    if (!rc)
+        rc = vf_config_read(c, gate_rows[c->gated], o, err);
     if (!rc && c->head % 8)
         rc = vc_fail(err, VC_EFORMAT, "d_kv: %lld is not a multiple of 8", (long long)c->head);
     return rc;
@@ -142,6 +153,8 @@ static vf_key fingerprint_of(const config *c, vf_key weights)
     vf_hasher h;
 
     vf_hasher_begin(&h, c->own_tables ? "UMT5 encoder 1" : "T5 encoder 1");
+    if (!c->gated)
+        vf_hasher_int(&h, "gated", c->gated);
     vf_hasher_bytes(&h, "weights", weights.b, sizeof weights.b);
     vf_hasher_int(&h, "d_model", c->width);
     vf_hasher_int(&h, "d_ff", c->hidden);
@@ -283,12 +296,14 @@ static vt_tensor *attend(vt_ctx *g, const config *c, const layer *w, vt_tensor *
     return vt_add(g, x, vt_linear(g, o, &w->o));
 }
 
-/* x [1,total,D] + wo(gelu(wi_0 y) * wi_1 y), where y is the norm of x */
+/* x [1,total,D] + wo(gelu(wi_0 y) * wi_1 y), or wo(relu(wi y)), where y is the norm of x */
 static vt_tensor *feed(vt_ctx *g, const config *c, const layer *w, vt_tensor *x)
 {
     vt_tensor *y = norm(g, c, x, w->norm2);
-    vt_tensor *gate = vt_gelu(g, vt_linear(g, y, &w->wi_0));
-    vt_tensor *h = vt_mul(g, gate, vt_linear(g, y, &w->wi_1));
+    vt_tensor *h = c->gated ? vt_gelu(g, vt_linear(g, y, &w->wi_0))
+                            : vt_relu(g, vt_linear(g, y, &w->wi));
+    if (c->gated)
+        h = vt_mul(g, h, vt_linear(g, y, &w->wi_1));
 
     return vt_add(g, x, vt_linear(g, h, &w->wo));
 }

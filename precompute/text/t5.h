@@ -1,7 +1,7 @@
-/* t5.h - the encoder stack of T5 v1.1 and UMT5: token ids -> hidden states; inside precompute only.
+/* t5.h - the encoder stack of T5 and UMT5: token ids -> hidden states; inside precompute only.
  *
- * The models are those of Raffel et al. 2020 (T5) with the changes of v1.1 (gated GELU, no tied
- * output) and of Chung et al. 2023 (UMT5: a table of relative positions in each layer). Each half
+ * The models are those of Raffel et al. 2020 (T5 v1.0, whose feed-forward layers have a ReLU), those
+ * with the changes of v1.1 (gated GELU, no tied output) and of Chung et al. 2023 (UMT5: a table of relative positions in each layer). Each half
  * of a layer begins with RMSNorm, linear layers have no biases, and attention scores are unscaled,
  * with a learned bias per head and bucket of distances.
  *

@@ -1,4 +1,4 @@
-"""T5 v1.1 and UMT5 encoders: states of 40 and 150 tokens (beyond the last bucket of distances).
+"""T5 v1.1, T5 v1.0 ("t5-relu") and UMT5 encoders: states of 40 and 150 tokens (beyond the last bucket of distances).
 
 `states_N` have f32 weights, `bf16_40` and `f16_40` have weights rounded to this type; all states
 are computed in f32. T5 gets no mask: tokens attend to the pads at the end. UMT5 gets a mask, which
@@ -28,8 +28,9 @@ def prompt(length, words):
 
 
 def make(out):
-    for name, kind in (("t5", "T5"), ("umt5", "UMT5")):
-        config = getattr(transformers, kind + "Config")(**SIZES)
+    for name, kind, proj in (("t5", "T5", "gated-gelu"), ("t5-relu", "T5", "relu"),
+                             ("umt5", "UMT5", "gated-gelu")):
+        config = getattr(transformers, kind + "Config")(**dict(SIZES, feed_forward_proj=proj))
         model = getattr(transformers, kind + "EncoderModel")(config).eval().float()
         weights = golden.fill_module(model, skip=TIED)
         for key, p in model.named_parameters():

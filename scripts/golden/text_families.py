@@ -192,14 +192,14 @@ def qwen_image(out):
                 weights=weights, tokenizer=text, prompts=json.dumps(PROMPTS), template=template)
 
 
-def t5(kind, width):
+def t5(kind, width, proj="gated-gelu"):
     """T5 or UMT5, and a tokenizer of letters."""
     special = ["<pad>", "</s>"]
     text = tokenizer_json(LETTERS, special, [None, special[1]])
     size = 1 + len(LETTERS) + len(special)
     config = getattr(transformers, kind + "Config")(
         d_model=width, d_kv=8, num_heads=4, d_ff=64, num_layers=2, vocab_size=size,
-        feed_forward_proj="gated-gelu", dropout_rate=0.0, pad_token_id=size - 2,
+        feed_forward_proj=proj, dropout_rate=0.0, pad_token_id=size - 2,
         eos_token_id=size - 1)
     model = getattr(transformers, kind + "EncoderModel")(config).eval().float()
     weights = golden.fill_module(model, skip=("encoder.embed_tokens.weight",))

@@ -57,7 +57,7 @@ static void pipelines_are_unique(void **state)
             assert_true(n < 64);
             seen[n++] = f->pipeline[i].class;
         }
-    assert_int_equal(n, 47);
+    assert_int_equal(n, 48);
 }
 
 static void encoders_of_families(void **state)
@@ -89,6 +89,8 @@ static void encoders_of_families(void **state)
     assert_true(p.vae == &vae_qwen_image && p.text[0] == &text_qwen3_vl && !p.text[1]);
     assert_int_equal(prep_family_by_version(&p, "kandinsky5", &err), 0);
     assert_true(p.vae == &vae_hunyuan && p.text[0] == &text_qwen2_5_vl && p.text[1] == &text_clip);
+    assert_int_equal(prep_family_by_version(&p, "cosmos2", &err), 0);
+    assert_true(p.vae == &vae_wan && p.text[0] == &text_t5 && !p.text[1]);
     assert_int_equal(prep_family_by_version(&p, "ernie-image", &err), 0);
     assert_true(p.vae == &vae_flux2 && p.text[0] == &text_ministral3 && !p.text[1]);
     assert_int_equal(prep_family_by_version(&p, "ideogram4", &err), 0);

@@ -162,6 +162,7 @@ static const struct { const char *text, *says; } bad_files[] = {
     { FLOW DYNAMIC LINEAR "\"base_shift\":1.2}", "base_shift: 1.2" },
     { FLOW DYNAMIC LINEAR "\"base_shift\":0.01}", "base_shift: 0.01" },
     { FLOW DYNAMIC "\"invert_sigmas\":true}", "invert_sigmas" },
+    { FLOW "\"use_beta_sigmas\":true}", "use_beta_sigmas" },
     { FLOW "\"shift\":0}", "shift: 0" },
     { "{\"_class_name\":", "line 1" },
 };

@@ -131,7 +131,7 @@ done <<'ROWS'
 QwenImageLayeredPipeline|no family here has a pipeline QwenImageLayeredPipeline, of Qwen-Image-Layered, which reads layers of a picture: `vprep --help families` lists
 WanAnimatePipeline|no family here has a pipeline WanAnimatePipeline, of Wan 2.2 Animate, which reads poses and a face:
 Kandinsky6SRPipeline|no family here has a pipeline Kandinsky6SRPipeline, of Kandinsky 6: `vprep --help families`
-Cosmos2_5_PredictBasePipeline|no family here has a pipeline Cosmos2_5_PredictBasePipeline, of Cosmos:
+Cosmos2_5_PredictBasePipeline|no family here has a pipeline Cosmos2_5_PredictBasePipeline, of Cosmos-Predict2.5, which reads states of all layers of Qwen2.5-VL:
 SanaPipeline|no family here has a pipeline SanaPipeline, of Sana:
 StableDiffusionXLPipeline|no family here has a pipeline StableDiffusionXLPipeline, of Stable Diffusion XL, whose network is a U-Net and no transformer:
 FluxImg2ImgPipeline|FluxImg2ImgPipeline runs the weights of FluxPipeline: write that class in its place

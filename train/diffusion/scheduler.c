@@ -46,7 +46,7 @@ static const vf_config_row flow_rows[] = {
     VF_INT(config, by_tokens.base_len, "base_image_seq_len", 256, 1, 1 << 30),
     VF_INT(config, by_tokens.max_len, "max_image_seq_len", 4096, 1, 1 << 30),
     VF_NUM(config, terminal, "shift_terminal", 0, 0, 0.999),
-    VF_UNSET("use_karras_sigmas", NULL),
+    VF_FLAG(config, karras, "use_karras_sigmas", false),
     VF_UNSET("use_exponential_sigmas", NULL),
     VF_UNSET("use_beta_sigmas", NULL),
     VF_UNSET("invert_sigmas", NULL),
@@ -174,6 +174,14 @@ int vtrain_scheduler_read(vtrain_scheduler *s, const char *model, const char *gi
     if (rc)
         vtrain_scheduler_free(s);
     return rc;
+}
+
+int vtrain_scheduler_check(const vtrain_scheduler *s, const vc_pipeline *pipeline, vc_err *err)
+{
+    if (!s->karras || (pipeline && pipeline->sigmas == VC_SIGMAS_KARRAS))
+        return 0;
+    return vc_fail(err, VC_EINVAL, "%s: use_karras_sigmas: true; false is supported for this model",
+                   s->path);
 }
 
 vtrain_solver_opts vtrain_scheduler_plan(const vtrain_scheduler *s, vtrain_sampler sampler,

@@ -22,6 +22,7 @@ typedef struct vtrain_scheduler {
     double shift;                             /* flow: of sigmas; 0: by tokens */
     bool flow_sigmas;                         /* of UniPC */
     vtrain_by_tokens by_tokens;
+    bool karras;                              /* flow, Euler: the file has use_karras_sigmas */
     double terminal;                          /* flow: the last sigma of a sample; 0: as it falls */
     double beta_start, beta_end, snr_shift;   /* v: as vtrain_objective_opts */
     bool zero_snr;
@@ -34,6 +35,8 @@ typedef struct vtrain_scheduler {
  * CogVideoX-5B with DDIM and trailing times, for a model that predicts v, and path is NULL.
  * VC_EINVAL names field, value and file. */
 int vtrain_scheduler_read(vtrain_scheduler *s, const char *model, const char *given, vc_err *err);
+/* Fails where the file's levels (use_karras_sigmas) are those of a pipeline of other families. */
+int vtrain_scheduler_check(const vtrain_scheduler *s, const vc_pipeline *pipeline, vc_err *err);
 /* The plan of a sample of `steps` steps and `tokens` tokens by this sampler, with the levels and
  * the shift that the pipeline gives its scheduler; NULL: even levels. o is the run's objective,
  * whose kind is the sampler's; its alphas are borrowed. */

@@ -148,6 +148,24 @@ static double quantile(int steps, int i)
     return i ? logistic(QUANTILE_STD * vtrain_normal_quantile((double)(steps - i) / steps)) : 1;
 }
 
+#define KARRAS_MOST 80.0                      /* of Cosmos2TextToImagePipeline */
+#define KARRAS_LEAST 0.002
+#define KARRAS_ROOT 7.0
+
+/* The deviation s of the noise beside a clean picture; both divided by 1 + s are a flow's mix. */
+static double karras(int steps, int i)
+{
+    const double most = pow(KARRAS_MOST, 1 / KARRAS_ROOT), least = pow(KARRAS_LEAST, 1 / KARRAS_ROOT);
+    const double s = steps == 1 ? KARRAS_MOST
+                                : pow(most + i * (least - most) / (steps - 1), KARRAS_ROOT);
+    return s / (1 + s);
+}
+
+static bool is_karras(const vtrain_solver_opts *o)
+{
+    return o->sigmas == VC_SIGMAS_KARRAS && o->sampler == VTRAIN_EULER;
+}
+
 /* Level i of a sample before the shift. */
 static double plain_level(const vtrain_solver_opts *o, int i)
 {
@@ -158,6 +176,7 @@ static double plain_level(const vtrain_solver_opts *o, int i)
     case VC_SIGMAS_QUADRATIC:
         return euler ? quadratic(o->steps, i) : own_level(o, i);
     case VC_SIGMAS_OWN:
+    case VC_SIGMAS_KARRAS:
         return own_level(o, i);
     case VC_SIGMAS_QUANTILES:
         return euler ? quantile(o->steps, i) : own_level(o, i);
@@ -171,6 +190,8 @@ static double plain_level(const vtrain_solver_opts *o, int i)
 
 static double flow_sigma(const vtrain_solver_opts *o, int i)
 {
+    if (is_karras(o))
+        return karras(o->steps, i < o->steps ? i : i - 1);
     if (i == o->steps)
         return 0;
     double last = vtrain_shifted(o->shift, plain_level(o, o->steps - 1));
@@ -207,6 +228,13 @@ static void plan_flow(vtrain_solver_step *step, const vtrain_solver_opts *o)
             .clean = 1 - kept,
         };
     }
+    if (is_karras(o))                         /* the end has a whole clean picture, and noise */
+        step[o->steps - 1].x = 1 / (1 - step[o->steps - 1].level);
+}
+
+double vtrain_solver_start(const vtrain_solver_opts *o)
+{
+    return is_karras(o) ? flow_sigma(o, 0) : 1;
 }
 
 /* ---- UniPC ---- */

@@ -76,6 +76,9 @@ void vtrain_guide(float *out, const float *neg, size_t n, double scale, double r
 void vtrain_solver_times(int *t, int steps, vtrain_spacing spacing);
 /* Fills step[o->steps]. VC_EINVAL: steps or alphas are out of range. */
 int vtrain_solver_plan(vtrain_solver_step *step, const vtrain_solver_opts *o, vc_err *err);
+/* What the standard normals of the first sample are multiplied by: the first level where that is
+ * below 1 and the sample has no clean picture yet (VC_SIGMAS_KARRAS), else 1. */
+double vtrain_solver_start(const vtrain_solver_opts *o);
 /* Takes one step over n numbers: x becomes the next sample. past [2,n] has the clean pictures of
  * the last step and of the one before, and gets those of this step and of the last; the first step
  * reads none of them, the second step one. noise is read if s->noise is not 0. Sums are in f64 and

@@ -47,6 +47,7 @@ static int make_plan(sampling *s, const vtrain *t, vc_err *err)
     const vtrain_solver_opts o = vtrain_scheduler_plan(
         &m->scheduler, (vtrain_sampler)(c->validation_sampler - 1),
         m->pipeline, t->objective, (int64_t)s->tokens, s->steps);
+    s->start = vtrain_solver_start(&o);
     s->step = calloc((size_t)o.steps, sizeof *s->step);
     if (!s->step)
         return vc_no_memory(err);
@@ -129,6 +130,8 @@ int sampling_begin(sampling *s, vtrain *t, uint32_t i, vc_err *err)
     sampling_report(s, t, &fit);
     s->seed = s->p.has_seed ? s->p.seed : (uint64_t)t->cfg.seed;
     vc_train_normals(s->x, 0, s->n, s->seed, i, 0, VC_DRAW_VALIDATION);
+    for (size_t k = 0; s->start != 1 && k < s->n; k++)
+        s->x[k] *= (float)s->start;
     sampling_mix_image(s, &fit);
     rc = heard_open(&s->heard, s->prompts, s->seed, i, err);
     s->skip = fit.skip_frames < s->p.frames ? fit.skip_frames : 0;

@@ -22,6 +22,7 @@ typedef struct sampling {
     size_t n;                    /* elements of a row */
     size_t tokens;               /* of the transformer */
     int patch[3];                /* frames, rows and columns of a token */
+    double start;                /* what its first normals are multiplied by */
     float *x, *in, *out;         /* [n], [rows,n], [prompts,n] */
     float *past, *noise;         /* [2,n]: clean latents of the two steps before; [n]: the step's
                                   * noise */

@@ -212,6 +212,8 @@ static int open_scheduler(vtrain *t, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
     int rc = vtrain_scheduler_read(&t->model.scheduler, c->model, c->scheduler, err);
+    if (!rc)
+        rc = vtrain_scheduler_check(&t->model.scheduler, t->model.pipeline, err);
     if (rc)
         return vc_context(err, rc, c->scheduler ? "--scheduler" : "--model");
     if (!t->model.scheduler.path && t->model.family->objective == VTRAIN_V)

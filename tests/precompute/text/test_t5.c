@@ -1,4 +1,4 @@
-/* test_t5.c - the T5 and UMT5 encoders equal transformers' (tests/golden/t5, umt5): states, types
+/* test_t5.c - the T5 and UMT5 encoders equal transformers' (tests/golden/t5, t5-relu, umt5): states, types
  * of files and of activations, memory, fingerprints, the classes of encoders. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,17 +19,18 @@
 
 static void equals_transformers(void **state)
 {
-    static const struct { const char *name, *ids, *want; } rows[] = {
-        { "t5", "ids_40", "states_40" }, { "t5", "ids_150", "states_150" },
-        { "umt5", "ids_40", "states_40" }, { "umt5", "ids_150", "states_150" },
-        { "umt5", "ids_40", "masked_40" },
+    static const struct { const char *name, *type, *ids, *want; } rows[] = {
+        { "t5", "t5", "ids_40", "states_40" }, { "t5", "t5", "ids_150", "states_150" },
+        { "t5-relu", "t5", "ids_40", "states_40" }, { "t5-relu", "t5", "ids_150", "states_150" },
+        { "umt5", "umt5", "ids_40", "states_40" }, { "umt5", "umt5", "ids_150", "states_150" },
+        { "umt5", "umt5", "ids_40", "masked_40" },
     };
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         for (vc_dtype type = VC_F32; type <= VC_BF16; type++) {
             tf_fixture f = tt_open(rows[i].name, VC_F32);
-            t5 *m = tt_model(f.dir, rows[i].name, type);
+            t5 *m = tt_model(f.dir, rows[i].type, type);
             double e = tt_error(m, f.gold, rows[i].ids, rows[i].want);
             if (!(e <= (type == VC_F32 ? TT_F32 : TT_BF16)))
                 fail_msg("%s %s, activations %s: %g", rows[i].name, rows[i].want,

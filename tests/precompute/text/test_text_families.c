@@ -1,8 +1,9 @@
 /* test_text_families.c - the rows of common/families.c encode prompts like diffusers' pipelines
  * (tests/golden/hunyuanvideo-*, qwen-image-text, wan-text, flux-t5, chroma-t5, ltx-*text,
  * z-image-text, ideogram4-text, hunyuan15-*, kandinsky5-*, flux2-text, flux2-dev-text,
- * ernie-image-text, sd3-*): template, crop, mask, cleaning and pooled states; and the crops fit
- * real tokenizers (where VLT_TEST_DATA is set). test_text_keys.c has the keys of these texts. */
+ * ernie-image-text, sd3-*, cosmos2-t5): template, crop, mask, cleaning and pooled states; and the
+ * crops fit real tokenizers (where VLT_TEST_DATA is set). test_text_keys.c has the keys of these
+ * texts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -125,6 +126,7 @@ static void equals_pipelines(void **state)
         { "hunyuanvideo-clip", "flux", "<|endoftext|>", 0, &text_clip, 32, 1, NULL, 0, 0 },
         { "flux-t5", "flux", "<pad>", 1, &text_t5, 16, SHARP, NULL, 0, 0 },
         { "chroma-t5", "chroma", "<pad>", 0, &text_t5, 16, SHARP, NULL, 0, 0 },
+        { "cosmos2-t5", "cosmos2", "<pad>", 0, &text_t5, 32, SHARP, NULL, 0, 0 },
         { "ltx-text", "ltx-video", "<pad>", 0, &text_t5, 16, SHARP, "LTXPipeline", 0, 0 },
         { "ltx-text", "ltx-video", "<pad>", 0, &text_t5, 16, SHARP,
           "LTXImageToVideoPipeline", 0, 0 },
@@ -220,6 +222,7 @@ static void equals_on_captions(void **state)
 {
     static const slot_row rows[] = {
         { "chroma-t5", "chroma", "<pad>", 0, &text_t5, 16, SHARP, NULL, 0, 0 },
+        { "cosmos2-t5", "cosmos2", "<pad>", 0, &text_t5, 32, SHARP, NULL, 0, 0 },
         { "z-image-text", "z-image", "<|endoftext|>", 0, &text_qwen3, 32, 1, NULL, 0, 0 },
         { "krea2-text", "krea2", "<|endoftext|>", 0, &text_qwen3_vl, 192, 1, NULL, 0, 0 },
         { "ideogram4-text", "ideogram4", "<|endoftext|>", 0, &text_qwen3_vl, 208, 1, NULL, 0,

@@ -1,7 +1,8 @@
 /* test_stills_run.c - whole runs of the tiny transformers of Z-Image, Chroma, Krea 2, SD3,
- * ERNIE-Image and FLUX.2: validation samples against diffusers' pipelines (tests/golden/
- * samples-z-image, -turbo, samples-chroma, samples-krea2, samples-sd3*, samples-ernie-image,
- * -turbo, samples-flux2, -distilled, -edit*), guided and not, and with reference pictures; traces. */
+ * ERNIE-Image, Cosmos-Predict2 and FLUX.2: validation samples against diffusers' pipelines
+ * (tests/golden/samples-z-image, -turbo, samples-chroma, samples-krea2, samples-sd3*,
+ * samples-ernie-image, -turbo, samples-cosmos2, -unguided, samples-flux2, -distilled, -edit*),
+ * guided and not, and with reference pictures; traces. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,6 +64,13 @@ static toy ernie_toy(const char *path)
                   .vae = "AutoencoderKLFlux2", .per_channel = true };
 }
 
+static toy cosmos2_toy(const char *path)
+{
+    return (toy){ .path = path, .sample = zimage_pictures, .n = COUNT(zimage_pictures),
+                  .channels = 4, .width = 32, .encoders = 1, .family = "cosmos2",
+                  .vae = "AutoencoderKLWan", .per_channel = true };
+}
+
 static toy flux2_toy(const char *path)
 {
     return (toy){ .path = path, .sample = flux2_pictures, .n = COUNT(flux2_pictures),
@@ -111,6 +119,10 @@ static const row rows[] = {
       .guidance = "4", .traced = { { "noisy_latents", 5, { 1, 16, 1, 3, 5 } },
                                     { "text_lens", 1, { 1 } } }, .text = "text_bth",
       .thousands = true },
+    { .toy_of = cosmos2_toy, .model = "cosmos2",
+      .goldens = { "samples-cosmos2", "samples-cosmos2-unguided" }, .steps = "35",
+      .guidance = "7", .traced = { { "noisy_latents", 5, { 1, 4, 1, 4, 6 } } },
+      .text = "encoder_hidden_states" },
     { .toy_of = flux2_toy, .model = "flux2-klein",
       .goldens = { "samples-flux2", "samples-flux2-distilled", "samples-flux2-edit",
                     "samples-flux2-edit-one", "samples-flux2-edit-three" },
@@ -169,7 +181,7 @@ static void traces(void **state)
 static int make(void **state)
 {
     static const char *const names[] = { "zimage", "chroma", "krea2", "sd3.5-medium",
-                                          "ernie-image", "flux2-klein", NULL };
+                                          "ernie-image", "cosmos2", "flux2-klein", NULL };
     return pipeline_models_make(state, names);
 }
 
