@@ -8,17 +8,16 @@
 
 enum { WIDTH = 78, BEHIND_NAME = 18, BELOW_NAME = 6 };   /* columns of a list */
 
-/* Writes a word of a list that begins at the column `indent` and whose line is at the column `at`,
- * and returns the column behind it. */
+/* Writes a word of a list that begins at the column `indent`, or behind a title, and whose line is
+ * at the column `at`, and returns the column behind it. */
 static int put(FILE *out, int indent, int at, const char *word, bool first)
 {
     const int n = (int)strlen(word);
-    if (!first && at + 2 + n > WIDTH) {
-        fprintf(out, ",\n%*s", indent, "");
-        at = indent;
-        first = true;
+    if (at > indent && at + 2 + n > WIDTH) {
+        fprintf(out, "%s\n%*s", first ? "" : ",", indent, "");
+        return indent + fprintf(out, "%s", word);
     }
-    return at + fprintf(out, "%s%s", first ? "" : ", ", word);
+    return at + fprintf(out, "%s%s", !first ? ", " : at > indent ? " " : "", word);
 }
 
 static void family(FILE *out, const vc_family *f)
@@ -42,8 +41,9 @@ static void add_refused(void *arg, const char *models, const char *reads)
     refused *r = arg;
     const bool first = !r->models || strcmp(models, r->models);
     if (first) {
-        fprintf(r->out, "%s  %s\n", r->models ? "\n" : "", models);
-        r->at = fprintf(r->out, "%*s", BELOW_NAME, "");
+        if (r->models)
+            fputc('\n', r->out);
+        r->at = fprintf(r->out, "  %s:", models);
     }
     r->models = models;
     r->at = put(r->out, BELOW_NAME, r->at, reads, first);
