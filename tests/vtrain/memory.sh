@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # vtrain's predicted peak of memory is within 5 % of the real one for HunyuanVideo and 1.5,
 # LTX-Video, LTX-2 with and without its sound, Qwen-Image, Z-Image, Chroma, SD3, Krea 2, Ideogram 4,
-# ERNIE-Image, FLUX.1, FLUX.2, Wan, CogVideoX and Kandinsky 5, at a width of 512 and some hundred
+# ERNIE-Image, FLUX.1, FLUX.2, Wan, CogVideoX and Kandinsky 5, at a width of 256 and some hundred
 # tokens: LoRA and full finetune, with and without recomputation; for the built-in model on a few
 # samples, on many, and on two ranks; for LoRA's relatives; for bases in fewer bits; for a
 # distillation to few steps and ControlNets, of which two ranks share samples too. A limit is kept
@@ -36,8 +36,8 @@ runs()
 turn=0
 
 need random_transformer ltx '{"_class_name": "LTXVideoTransformer3DModel", "num_layers": 4,
-    "num_attention_heads": 8, "cross_attention_dim": 512, "caption_channels": 512}'
-need random_dataset ltx-video.lmdb 2 5 12 12 64 512 ltx-video
+    "num_attention_heads": 4, "cross_attention_dim": 256, "caption_channels": 256}'
+need random_dataset ltx-video.lmdb 2 5 12 12 64 256 ltx-video
 runs ltx-video ltx
 ways=("none bf16" "block bf16" "block no")
 for adapter in rslora dora loha lokr "lokr --lokr_full_matrix" doha dokr; do
@@ -52,14 +52,14 @@ for adapter in rslora dora loha lokr "lokr --lokr_full_matrix" doha dokr; do
 done
 turn=0
 # LTX-2, whose connectors of prompts run with it
-size='"num_layers": 3, "rope_type": "split", "num_attention_heads": 8, "attention_head_dim": 64,
-    "cross_attention_dim": 512, "caption_channels": 512, "audio_num_attention_heads": 8,
-    "audio_attention_head_dim": 32, "audio_cross_attention_dim": 256'
+size='"num_layers": 3, "rope_type": "split", "num_attention_heads": 4, "attention_head_dim": 64,
+    "cross_attention_dim": 256, "caption_channels": 256, "audio_num_attention_heads": 4,
+    "audio_attention_head_dim": 32, "audio_cross_attention_dim": 128'
 gated='"gated_attn": true, "cross_attn_mod": true, "audio_gated_attn": true,
     "audio_cross_attn_mod": true, "use_prompt_embeddings": false'
 beside='"_class_name": "LTX2TextConnectors", "rope_type": "split",
-    "video_connector_num_attention_heads": 8, "video_connector_attention_head_dim": 64,
-    "audio_connector_num_attention_heads": 8'
+    "video_connector_num_attention_heads": 4, "video_connector_attention_head_dim": 64,
+    "audio_connector_num_attention_heads": 4'
 class='"_class_name": "LTX2VideoTransformer3DModel"'
 need random_transformer ltx2-20 "{$class, $size}"
 need random_transformer ltx2-23 "{$class, $size, $gated}"
@@ -67,7 +67,7 @@ need random_transformer beside-20 "{$beside, \"audio_connector_attention_head_di
 need random_transformer beside-23 "{$beside, \"audio_connector_attention_head_dim\": 32,
     \"video_gated_attn\": true, \"audio_gated_attn\": true}"
 for v in 20 23; do
-    width=$((v == 20 ? 512 : 512 + 256))       # of 2.3 the features of the sound are behind
+    width=$((v == 20 ? 256 : 256 + 128))       # of 2.3 the features of the sound are behind
     need random_dataset ltx-2-$v.lmdb 2 3 16 16 64 $width ltx-2+sound
     runs ltx-2-$v ltx2-$v --connectors beside-$v
     runs ltx-2-$v ltx2-$v --connectors beside-$v --with_audio
@@ -96,18 +96,18 @@ done
 most='' steps=''
 turn=0
 need random_transformer hunyuan '{"_class_name": "HunyuanVideoTransformer3DModel", "num_layers": 2,
-    "num_single_layers": 2, "num_refiner_layers": 1, "num_attention_heads": 4,
-    "text_embed_dim": 512, "pooled_projection_dim": 256}'
-need random_dataset hunyuanvideo.lmdb 2 5 24 24 64 512 hunyuanvideo 256
+    "num_single_layers": 2, "num_refiner_layers": 1, "num_attention_heads": 2,
+    "text_embed_dim": 256, "pooled_projection_dim": 256}'
+need random_dataset hunyuanvideo.lmdb 2 5 24 24 64 256 hunyuanvideo 256
 runs hunyuanvideo hunyuan
 need random_transformer hunyuan15 '{"_class_name": "HunyuanVideo15Transformer3DModel",
-    "num_layers": 3, "num_refiner_layers": 1, "num_attention_heads": 4, "text_embed_dim": 512,
-    "text_embed_2_dim": 512, "image_embed_dim": 256, "task_type": "t2v"}'
-need random_dataset hunyuanvideo1.5.lmdb 2 5 24 24 64 512 hunyuanvideo1.5
+    "num_layers": 3, "num_refiner_layers": 1, "num_attention_heads": 2, "text_embed_dim": 256,
+    "text_embed_2_dim": 256, "image_embed_dim": 256, "task_type": "t2v"}'
+need random_dataset hunyuanvideo1.5.lmdb 2 5 12 12 64 256 hunyuanvideo1.5
 runs hunyuanvideo1.5 hunyuan15
 need random_transformer qwen '{"_class_name": "QwenImageTransformer2DModel", "num_layers": 3,
-    "num_attention_heads": 4, "joint_attention_dim": 512}'
-need random_dataset qwen-image.lmdb 2 1 40 40 64 512 qwen-image
+    "num_attention_heads": 2, "joint_attention_dim": 256}'
+need random_dataset qwen-image.lmdb 2 1 40 40 64 256 qwen-image
 runs qwen-image qwen
 for how in "none bf16 lora --rank 16" "block bf16 lora --rank 16" "block no full-finetune"; do
     read -r checkpointing precision type <<<"$how"
@@ -117,7 +117,7 @@ for how in "none bf16 lora --rank 16" "block bf16 lora --rank 16" "block no full
         --training_type $type --gradient_checkpointing=$checkpointing --mixed_precision $precision
     near "direct_distill, $how"
 done
-need random_dataset control.lmdb 2 1 40 40 64 512 qwen-image+control
+need random_dataset control.lmdb 2 1 40 40 64 256 qwen-image+control
 for how in "none bf16" "block bf16" "block no"; do
     rm -rf out
     expect 0 . vtrain --transformer qwen --latents control.lmdb --output_dir out --threads 2 \
@@ -126,45 +126,45 @@ for how in "none bf16" "block bf16" "block no"; do
     near "blockwise_controlnet, $how"
 done
 need random_transformer zimage '{"_class_name": "ZImageTransformer2DModel", "n_layers": 3,
-    "n_refiner_layers": 1, "dim": 512, "n_heads": 4, "cap_feat_dim": 512}'
-need random_dataset z-image.lmdb 2 1 40 40 64 512 z-image
+    "n_refiner_layers": 1, "dim": 256, "n_heads": 2, "cap_feat_dim": 256}'
+need random_dataset z-image.lmdb 2 1 40 40 64 256 z-image
 runs z-image zimage
 need random_transformer chroma '{"_class_name": "ChromaTransformer2DModel", "num_layers": 2,
-    "num_single_layers": 2, "num_attention_heads": 4, "joint_attention_dim": 512,
-    "approximator_hidden_dim": 512}'
-need random_dataset chroma.lmdb 2 1 40 40 64 512 chroma
+    "num_single_layers": 2, "num_attention_heads": 2, "joint_attention_dim": 256,
+    "approximator_hidden_dim": 256}'
+need random_dataset chroma.lmdb 2 1 40 40 64 256 chroma
 runs chroma chroma
 need random_transformer sd3 '{"_class_name": "SD3Transformer2DModel", "num_layers": 4,
-    "num_attention_heads": 8, "caption_projection_dim": 512, "joint_attention_dim": 512,
+    "num_attention_heads": 4, "caption_projection_dim": 256, "joint_attention_dim": 256,
     "pooled_projection_dim": 256, "qk_norm": "rms_norm", "dual_attention_layers": [0, 1]}'
-need random_dataset sd3.lmdb 2 1 40 40 64 512 sd3 256
+need random_dataset sd3.lmdb 2 1 40 40 64 256 sd3 256
 runs sd3 sd3
 need random_transformer krea2 '{"_class_name": "Krea2Transformer2DModel", "num_layers": 3,
-    "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 1536,
+    "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 768,
     "text_hidden_dim": 128, "num_text_layers": 4, "text_num_attention_heads": 2,
     "text_num_key_value_heads": 2, "text_intermediate_size": 256}'
 need random_dataset krea2.lmdb 2 1 40 40 64 512 krea2
 runs krea2 krea2
 need random_transformer ernie '{"_class_name": "ErnieImageTransformer2DModel", "num_layers": 3,
-    "num_attention_heads": 4, "hidden_size": 512, "ffn_hidden_size": 1536, "text_in_dim": 256}'
+    "num_attention_heads": 2, "hidden_size": 256, "ffn_hidden_size": 768, "text_in_dim": 256}'
 need random_dataset ernie-image.lmdb 2 1 20 20 64 256 ernie-image
 runs ernie-image ernie
 need random_transformer ideogram4 '{"_class_name": "Ideogram4Transformer2DModel", "num_layers": 3,
-    "num_attention_heads": 4, "attention_head_dim": 128, "intermediate_size": 1536,
-    "adaln_dim": 128, "llm_features_dim": 512}'
-need random_dataset ideogram4.lmdb 2 1 20 20 64 512 ideogram4
+    "num_attention_heads": 2, "attention_head_dim": 128, "intermediate_size": 768,
+    "adaln_dim": 128, "llm_features_dim": 256}'
+need random_dataset ideogram4.lmdb 2 1 20 20 64 256 ideogram4
 runs ideogram4 ideogram4
 need random_transformer flux2 '{"_class_name": "Flux2Transformer2DModel", "num_layers": 2,
-    "num_single_layers": 2, "num_attention_heads": 4, "joint_attention_dim": 512,
+    "num_single_layers": 2, "num_attention_heads": 2, "joint_attention_dim": 256,
     "guidance_embeds": false}'
-need random_dataset flux2.lmdb 2 1 20 20 64 512 flux2
+need random_dataset flux2.lmdb 2 1 20 20 64 256 flux2
 runs flux2 flux2
 need random_transformer flux '{"_class_name": "FluxTransformer2DModel", "num_layers": 2,
-    "num_single_layers": 2, "num_attention_heads": 4, "joint_attention_dim": 512,
+    "num_single_layers": 2, "num_attention_heads": 2, "joint_attention_dim": 256,
     "pooled_projection_dim": 256, "guidance_embeds": true}'
-need random_dataset flux.lmdb 2 1 48 64 64 512 flux 256
+need random_dataset flux.lmdb 2 1 48 64 64 256 flux 256
 runs flux flux
-need random_dataset flux-control.lmdb 2 1 40 40 64 512 flux+control 256
+need random_dataset flux-control.lmdb 2 1 40 40 64 256 flux+control 256
 for how in "none bf16 flux" "block bf16 flux" "block no flux" "none no qwen" "block bf16 qwen"; do
     read -r checkpointing precision family <<<"$how"
     rm -rf out
@@ -177,9 +177,9 @@ for how in "none bf16 flux" "block bf16 flux" "block no flux" "none no qwen" "bl
     near "controlnet, $how"
 done
 need random_transformer wan '{"_class_name": "WanTransformer3DModel", "num_layers": 3,
-    "num_attention_heads": 4, "attention_head_dim": 128, "ffn_dim": 1536, "text_dim": 512,
+    "num_attention_heads": 2, "attention_head_dim": 128, "ffn_dim": 768, "text_dim": 256,
     "in_channels": 16, "out_channels": 16}'
-need random_dataset wan2.1.lmdb 2 5 24 24 64 512 wan2.1
+need random_dataset wan2.1.lmdb 2 5 24 24 64 256 wan2.1
 runs wan2.1 wan
 for base in fp8 int8 nf4 "nf4 --use_dora"; do
     for precision in bf16 no; do
@@ -191,15 +191,15 @@ for base in fp8 int8 nf4 "nf4 --use_dora"; do
     done
 done
 need random_transformer cogvideox '{"_class_name": "CogVideoXTransformer3DModel", "num_layers": 3,
-    "num_attention_heads": 8, "attention_head_dim": 64, "text_embed_dim": 512, "in_channels": 16,
+    "num_attention_heads": 4, "attention_head_dim": 64, "text_embed_dim": 256, "in_channels": 16,
     "out_channels": 16, "use_rotary_positional_embeddings": true}'
-need random_dataset cogvideox.lmdb 2 5 24 24 226 512 cogvideox
+need random_dataset cogvideox.lmdb 2 5 24 24 226 256 cogvideox
 runs cogvideox cogvideox
 need random_transformer kandinsky5 '{"_class_name": "Kandinsky5Transformer3DModel",
-    "in_visual_dim": 16, "out_visual_dim": 16, "in_text_dim": 512, "in_text_dim2": 256,
-    "time_dim": 256, "model_dim": 512, "ff_dim": 2048, "num_text_blocks": 1,
+    "in_visual_dim": 16, "out_visual_dim": 16, "in_text_dim": 256, "in_text_dim2": 256,
+    "time_dim": 256, "model_dim": 256, "ff_dim": 1024, "num_text_blocks": 1,
     "num_visual_blocks": 3, "visual_cond": true}'
-need random_dataset kandinsky5.lmdb 2 5 24 24 64 512 kandinsky5 256
+need random_dataset kandinsky5.lmdb 2 5 24 24 64 256 kandinsky5 256
 runs kandinsky5 kandinsky5
 
 # The built-in model: buckets of three samples and fewer than a batch, and an index of many samples.
