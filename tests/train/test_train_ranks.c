@@ -143,25 +143,24 @@ static void same_when_split(const char *dir, const char *name, const char *optim
     }
 }
 
-/* The rows of three ranks and more of the next test give other numbers alone; they go from one
- * --parallel to another in test_bf16_parts. */
-#define SPLIT_ROWS(row) (ranks_fewer() ? 3 : COUNT(row))
-
 /* Moments in eight bits, and weights in bf16 with stochastic rounding: a rank's shard has whole
  * blocks of moments, and the draws of the rounding belong to a parameter's elements. */
 static void test_split_kinds(void **state)
 {
-    static const split_run row[] = {
+    static const split_run two[] = {
         { "2", { 2, 2 }, { "", "" } },
         { "2z", { 2, 2 }, { "--parallel zero2", "" } },
         { "2f", { 2, 2 }, { "", "--parallel fsdp" } },
+    };
+    static const split_run four[] = {
         { "4", { 4, 2 }, { "", "" } },
         { "4z", { 4, 2 }, { "--parallel zero2", "--parallel fsdp" } },
         { "4f", { 4, 2 }, { "--parallel fsdp", "--parallel zero2" } },
     };
-    same_when_split(*state, "8bit", "adamw8bit", row, SPLIT_ROWS(row));
-    same_when_split(*state, "bf16", "adamw_bf16", row, SPLIT_ROWS(row));
-    same_when_split(*state, "lion", "lion8bit", row, 3);
+    const split_run *row = ranks_fewer() ? two : four;    /* the second steps have two ranks */
+    same_when_split(*state, "8bit", "adamw8bit", row, COUNT(four));
+    same_when_split(*state, "bf16", "adamw_bf16", row, COUNT(four));
+    same_when_split(*state, "lion", "lion8bit", two, COUNT(two));
 }
 
 /* bf16 weights on different numbers of ranks. Gradients differ in their last bits, so a value close
@@ -184,36 +183,38 @@ static void test_bf16_ranks(void **state)
     }
 }
 
-/* Optimisers whose step depends on whole parameters, or on all of them, on each number of ranks,
- * and resumed on another. Sums over ranks round in another order, and the optimiser's number
- * follows them. */
+/* Optimisers whose step depends on whole parameters, or on all of them: a run that goes on with
+ * another number of ranks and another --parallel every second step trains like one rank without a
+ * stop. Sums over ranks round in another order, and the optimiser's number follows them. */
 static void test_optimisers(void **state)
 {
     const char *dir = *state;
     static const char *const how[] = { "prodigy --optimizer_args d0=1e-4", "adafactor",
                                        "schedule_free --learning_rate 1e-3", "muon" };
-    static const struct { int ranks[2]; const char *out, *args[2]; } row[] = {
-        { { 1, 1 }, "1", { "--gradient_accumulation_steps 4", "--gradient_accumulation_steps 4" } },
-        { { 2, 4 }, "2z", { "--gradient_accumulation_steps 2 --parallel zero2",
-                            "--parallel fsdp" } },
-        { { 4, 2 }, "4", { "", "--gradient_accumulation_steps 2 --parallel zero2" } },
-        { { 4, 1 }, "4f", { "--parallel fsdp", "--gradient_accumulation_steps 4" } },
+    static const struct { int ranks; const char *args; } part[] = {
+        { 4, "" }, { 2, "--gradient_accumulation_steps 2 --parallel zero2" },
+        { 4, "--parallel fsdp" }, { 1, "--gradient_accumulation_steps 4" },
     };
-    for (size_t h = 0; h < COUNT(how); h++)
-        for (size_t i = 0; i < (ranks_fewer() ? 2 : COUNT(row)); i++) {
-            char *out = vc_format("opt%zu-%s", h, row[i].out), *like = vc_format("opt%zu-1", h);
-            for (int k = 0; k < 2; k++) {
-                char *args = vc_format("--dataset_repeat 4 --eval_split 0.2 --eval_steps 2 "
-                                       "--optimizer %s --max_train_steps %d %s %s", how[h],
-                                       k ? 6 : 3, row[i].args[k],
-                                       k ? "--resume_from_checkpoint latest" : "");
-                ranks_ok(row[i].ranks[k], dir, out, args);
-                free(args);
-            }
-            run_same_training(dir, like, out, STEPS, 1e-4, 1e-4);
-            free(out);
-            free(like);
+    const size_t first = ranks_fewer();
+    for (size_t h = 0; h < COUNT(how); h++) {
+        char *like = vc_format("opt%zu-1", h), *out = vc_format("opt%zu", h);
+        char *more = vc_format("--dataset_repeat 4 --eval_split 0.2 --eval_steps 2 --optimizer %s "
+                               "--max_train_steps ", how[h]);
+        const int end = 2 * (int)(COUNT(part) - first);
+        for (size_t i = first; i < COUNT(part); i++) {
+            char *args = vc_format("%s%d %s%s", more, 2 * (int)(i + 1 - first), part[i].args,
+                                   i > first ? " --resume_from_checkpoint latest" : "");
+            ranks_ok(part[i].ranks, dir, out, args);
+            free(args);
         }
+        char *whole = vc_format("%s%d --gradient_accumulation_steps 4", more, end);
+        ranks_ok(1, dir, like, whole);
+        run_same_training(dir, like, out, end, 1e-4, 1e-4);
+        free(whole);
+        free(more);
+        free(out);
+        free(like);
+    }
 }
 
 /* With a LoRA, or with a part of the modules, units have no small parameters, or no large ones. */
@@ -235,13 +236,13 @@ static void test_bf16_parts(void **state)
 }
 
 /* Checks that 1, 2, 4, 2 and 1 ranks, each of which resumes the last checkpoint, train like one
- * rank without a stop; or with fewer rows 2, 4 and 1, where the state is divided once and joined
- * once. `split` holds further flags of several ranks. */
+ * rank without a stop; or, without `every`, 2, 4 and 1, so that the state is divided
+ * once and joined once. `split` holds further flags of several ranks. */
 static void resumes(const char *dir, const char *whole, const char *parts, const char *args,
-                    const char *split)
+                    const char *split, bool every)
 {
     static const int all[] = { 1, 2, 4, 2, 1 }, some[] = { 2, 4, 1 };
-    const bool fewer = ranks_fewer();
+    const bool fewer = !every || ranks_fewer();
     const int *ranks = fewer ? some : all, n = fewer ? COUNT(some) : COUNT(all), end = 2 * n;
     if (!run_exists(dir, whole)) {
         char *once = vc_format(ALL "--max_train_steps %d --gradient_accumulation_steps 4 %s", end,
@@ -265,7 +266,7 @@ static void resumes(const char *dir, const char *whole, const char *parts, const
 static void test_resume(void **state)
 {
     const char *dir = *state;
-    resumes(dir, "whole", "parts", "", "");
+    resumes(dir, "whole", "parts", "", "", true);
     ranks_ok(2, dir, "parts", ALL "--max_train_steps 11 --gradient_accumulation_steps 4 "
              "--resume_from_checkpoint latest");
     assert_non_null(strstr(ranks_output, "samples from here on"));
@@ -293,7 +294,7 @@ static void resume_model(const char *dir, const char *name, toy t, const char *m
     ranks_model = own;
     for (size_t i = 0; i < n; i++) {
         char *args = vc_format("%s --caption_dropout_p 0 %s", row[i].args, more);
-        resumes(folder, row[i].whole, row[i].parts, args, row[i].split);
+        resumes(folder, row[i].whole, row[i].parts, args, row[i].split, false);
         free(args);
     }
     ranks_model = RANKS_BUILTIN;
