@@ -25,7 +25,7 @@ for kind in mmap memory; do
     for ((n = 1; n <= all; n += step)); do
         rm -rf "$dir/run"
         s=0
-        fault "$kind:$n:ENOMEM" timeout 120 "${train[@]}" >"$log" 2>&1 || s=$?
+        fault "$kind:$n:ENOMEM" timeout 300 "${train[@]}" >"$log" 2>&1 || s=$?
         runs=$((runs + 1))
         case $s in
         0) [ "$(weights)" = "$want" ] || wrong "$kind $n: the weights differ"; well=$((well + 1)) ;;

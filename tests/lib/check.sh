@@ -106,17 +106,17 @@ hurt_value()
 have_ranks() { [ "${VLT_MPI:-}" = ON ] && command -v mpirun >/dev/null; }
 # fresh FROM TO: TO becomes a copy of FROM.
 fresh() { rm -rf "$2" && cp -r "$1" "$2"; }
-# gone NAME FILE...: processes whose ids the files have are gone, or go within 10 seconds: mpirun
+# gone NAME FILE...: processes whose ids the files have are gone, or go within a minute: mpirun
 # ends before the ranks that it kills. NAME is put in front of what is wrong.
 gone()
 {
     local name=$1 pid i
     shift
     for pid in "$@"; do
-        for ((i = 0; i < 100; i++)); do
+        for ((i = 0; i < 600; i++)); do
             [ -n "$(pgrep -r D,R,S,T -F "$pid")" ] || break
             sleep 0.1
         done
-        ((i < 100)) || wrong "$name: $pid lives"
+        ((i < 600)) || wrong "$name: $pid lives"
     done
 }

@@ -21,6 +21,17 @@ set(VLT_SCRIPT_ENV "${VLT_TESTS_ENV};${VLT_RANKS_ENV};${VLT_FAULT_ENV};GOMP_SPIN
 
 include(${CMAKE_CURRENT_LIST_DIR}/slow.cmake)
 
+# Seconds that each test has at least: they end a test that hangs. No test takes a tenth of them on
+# cores of its own; beside much other work some take a third.
+set(VLT_LEAST_TIMEOUT 1800)
+function(vlt_timeout name)
+  set(seconds ${ARGN})
+  if(NOT seconds OR seconds LESS VLT_LEAST_TIMEOUT)
+    set(seconds ${VLT_LEAST_TIMEOUT})
+  endif()
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${seconds})
+endfunction()
+
 function(vlt_label_at_last name label)
   cmake_language(EVAL CODE
     "cmake_language(DEFER CALL set_property TEST ${name} APPEND PROPERTY LABELS ${label})")
@@ -123,23 +134,17 @@ function(vlt_test name)
   set_property(GLOBAL APPEND PROPERTY VLT_TEST_PROGRAMS ${name})
   add_test(NAME ${name} COMMAND ${name} ${T_ARGS})
   vlt_label(${name})
-  if(NOT T_TIMEOUT)
-    set(T_TIMEOUT 300)
-  endif()
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} LABELS "${T_LABELS}"
-    ENVIRONMENT "${VLT_PROGRAM_ENV}")
+  vlt_timeout(${name} ${T_TIMEOUT})
+  set_tests_properties(${name} PROPERTIES LABELS "${T_LABELS}" ENVIRONMENT "${VLT_PROGRAM_ENV}")
 endfunction()
 
 # vlt_script(NAME x.sh [ARGS a ...] [TIMEOUT s]) registers a script; exit status 77 means "skipped".
 function(vlt_script name script)
   cmake_parse_arguments(T "" "TIMEOUT" "ARGS" ${ARGN})
-  if(NOT T_TIMEOUT)
-    set(T_TIMEOUT 300)
-  endif()
   add_test(NAME ${name} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/${script} ${T_ARGS})
   vlt_label(${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} SKIP_RETURN_CODE 77
-    ENVIRONMENT "${VLT_SCRIPT_ENV}")
+  vlt_timeout(${name} ${T_TIMEOUT})
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 ENVIRONMENT "${VLT_SCRIPT_ENV}")
 endfunction()
 
 # vlt_not_sanitized(REASON NAME...) keeps tests out of builds with sanitizers: those that would find
@@ -167,11 +172,9 @@ endfunction()
 # without MPI the test is skipped.
 function(vlt_ranks name)
   cmake_parse_arguments(T "" "TIMEOUT;RANKS" "COMMAND" ${ARGN})
-  if(NOT T_TIMEOUT)
-    set(T_TIMEOUT 120)
-  endif()
   add_test(NAME ${name} COMMAND ${CMAKE_SOURCE_DIR}/tests/lib/ranks.sh ${T_RANKS} ${T_COMMAND})
   vlt_label(${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} SKIP_RETURN_CODE 77 LABELS ranks
+  vlt_timeout(${name} ${T_TIMEOUT})
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 LABELS ranks
     ENVIRONMENT "${VLT_TESTS_ENV};${VLT_RANKS_ENV};VLT_LEAKS=1")
 endfunction()

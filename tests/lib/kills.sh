@@ -197,7 +197,7 @@ trial()
     command=$(case_part "$name" 3)
     cp -r "$VLT_KILLS_DIR/before/$name" "$dir/at"
     cd "$dir/at"
-    VLT_FAULT_LIMIT=60 fault "$rule" $command >"$dir/out" 2>"$dir/err"
+    VLT_FAULT_LIMIT=300 fault "$rule" $command >"$dir/out" 2>"$dir/err"
     status=$?
     [ -z "${VLT_KILLS_KEEP:-}" ] || { echo "$dir: status $status"; cat "$dir/err"; }
     why=$(breaches "$name")
@@ -227,7 +227,7 @@ trial()
     esac
     # The command runs again, undisturbed, and must reach the same result. If the first run was
     # killed after its last change, the second finds its work done and may end with any status.
-    timeout -s ABRT 60 $command >"$dir/out2" 2>"$dir/err2"
+    timeout -s ABRT 300 $command >"$dir/out2" 2>"$dir/err2"
     again=$?
     state_of "$name" . >"$dir/state"
     cmp -s "$dir/state" "$VLT_KILLS_DIR/want/$name.state" ||

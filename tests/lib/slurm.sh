@@ -44,7 +44,7 @@ slurm_start()
         slurm_pids+=($!)
     done
     local from=$SECONDS
-    while ((SECONDS - from < 60)); do
+    while ((SECONDS - from < 300)); do
         [ "$(timeout 10 sinfo -h -p low -t idle -o %D 2>/dev/null)" != "$nodes" ] || return 0
         sleep 0.2
     done
@@ -124,7 +124,7 @@ job_until()
     local from=$SECONDS
     until [[ $(job_state "$1") =~ ^($2)$ ]]; do
         sleep 0.2
-        ((SECONDS - from < 120)) || { wrong "job $1 is $(job_state "$1"), not $2"; return; }
+        ((SECONDS - from < 300)) || { wrong "job $1 is $(job_state "$1"), not $2"; return; }
     done
 }
 holds_soon()
@@ -132,6 +132,6 @@ holds_soon()
     local from=$SECONDS
     until grep -qs -e "$2" "$1"; do
         sleep 0.2
-        ((SECONDS - from < 120)) || { wrong "$1: no \"$2\" in: $(tail -n 20 "$1")"; return; }
+        ((SECONDS - from < 300)) || { wrong "$1: no \"$2\" in: $(tail -n 20 "$1")"; return; }
     done
 }

@@ -19,7 +19,7 @@
 #include "tests/lib/train_run.h"
 #include "train/output/ckpt.h"
 
-enum { STEPS = 40, ACCUMULATION = 3, PATIENCE_S = 120 };
+enum { STEPS = 40, ACCUMULATION = 3, PATIENCE_S = 300 };
 
 #define ARGS "--follow --dit_width 32 --dit_layers 2 --dit_heads 2 --mixed_precision no " \
              "--max_train_steps 40 --checkpointing_steps 1 --gradient_accumulation_steps 3"

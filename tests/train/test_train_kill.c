@@ -19,7 +19,7 @@
 #include "tests/lib/train_dataset.h"
 #include "tests/lib/train_run.h"
 
-enum { STEPS = 40, PATIENCE_S = 60 };
+enum { STEPS = 40, PATIENCE_S = 300 };
 
 static char program[512];
 

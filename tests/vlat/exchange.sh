@@ -14,7 +14,7 @@ expect 1 'of family builtin, of which musubi-tuner keeps no cache: --to musubi e
 expect 2 'there are cogvideox' vlat import x --from causvid --family sdxl --out y
 cp -r made.lmdb nameless.lmdb && sed -i 's/"family": *"builtin"/"family":""/' \
     nameless.lmdb/manifest.json
-expect 1 'is of family , of which musubi-tuner keeps' timeout -s KILL 60 \
+expect 1 'is of family , of which musubi-tuner keeps' timeout -s KILL 300 \
     vlat export nameless.lmdb --to musubi --out x
 [ ! -e x ] && [ ! -e x.part ] && [ ! -e y ] || wrong 'a refused command wrote something'
 

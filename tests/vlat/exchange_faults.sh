@@ -41,7 +41,7 @@ walk()
             [ "$n" -gt 0 ] || continue
             rm -rf "$out" "$out.part" "$out.part.lock"
             status=0
-            timeout 60 env ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0" \
+            timeout 300 env ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0" \
                 LD_PRELOAD=$VLT_FAULT_LIB VLT_FAULT="$kind:$n:$action" "$@" \
                 >got 2>errors || status=$?
             judge || wrong "$name, $kind:$n:$action: status $status, $(head -c 300 errors)"

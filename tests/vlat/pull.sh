@@ -81,25 +81,25 @@ expect 1 'manifest.json: the server answers 503' vlat pull "$url" --out busy5.lm
 # a server that is slower than the lowest speed, or silent, is asked again and then given up
 serve drip=100
 expect 1 'lmdb: less than 1024 bytes a second came for 1 s (--lowest_speed, --timeout)' \
-    timeout -k 1 60 vlat pull "$url" --out slow.lmdb --timeout 1 --connections 1
+    timeout -k 1 300 vlat pull "$url" --out slow.lmdb --timeout 1 --connections 1
 absent slow.lmdb/manifest.json
 serve drip=40000
-expect 0 '1 sample, root' timeout -k 1 60 vlat pull "$url" --where 'sample < 1' --out slow2.lmdb \
+expect 0 '1 sample, root' timeout -k 1 300 vlat pull "$url" --where 'sample < 1' --out slow2.lmdb \
     --timeout 2 --lowest_speed 10B
 serve drip=2 all=yes
 expect 1 'manifest.json: less than 1024 bytes a second' \
-    timeout -k 1 60 vlat pull "$url" --out slow3.lmdb --timeout 1
+    timeout -k 1 300 vlat pull "$url" --out slow3.lmdb --timeout 1
 serve silent=yes all=yes
 expect 1 'manifest.json: less than 1024 bytes a second came for 1 s' \
-    timeout -k 1 60 vlat pull "$url" --out silent.lmdb --timeout 1
+    timeout -k 1 300 vlat pull "$url" --out silent.lmdb --timeout 1
 # the time of the whole copy is over; the same command continues
 serve drip=3000
 expect 1 'the 2 s of --max_time are over; the same command continues' \
-    timeout -k 1 60 vlat pull "$url" --out late.lmdb --max_time 2
+    timeout -k 1 300 vlat pull "$url" --out late.lmdb --max_time 2
 absent late.lmdb/manifest.json
 serve silent=yes
 expect 1 'the 2 s of --max_time are over' \
-    timeout -k 1 60 vlat pull "$url" --out late2.lmdb --max_time 2 --shards shard-00000
+    timeout -k 1 300 vlat pull "$url" --out late2.lmdb --max_time 2 --shards shard-00000
 serve
 expect 0 'has the 60 samples' vlat pull "$url" --out late.lmdb
 same_files want.lmdb late.lmdb

@@ -40,7 +40,7 @@ long() { head -c "$1" /dev/zero | tr '\0' "$2"; }
     printf '{"file_path": "clip-1.mp4", "type": "video", "text": "good"}]\n'
 } >"$dir/media/list.json"
 rows=$(grep -c file_path "$dir/media/list.json")
-check limits 3 timeout 120 vprep --meta "$dir/media/list.json" "${sampling[@]}" \
+check limits 3 timeout 300 vprep --meta "$dir/media/list.json" "${sampling[@]}" \
     --extra_inputs more --out "$dir/a"
 cut -c 1-300 "$dir/a/errors.jsonl" >"$log"
 for row in $(seq 2 13); do               # the facts of the next two rows are not used

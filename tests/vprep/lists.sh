@@ -23,10 +23,10 @@ stays() {
 refused() {
     local name=$1 file=$2 pattern=$3
     shift 3
-    check "$name" 1 timeout -s KILL 20 "${make[@]}" --meta "$file" --out "$dir/a" "$@"
+    check "$name" 1 timeout -s KILL 300 "${make[@]}" --meta "$file" --out "$dir/a" "$@"
     stderr_has "$pattern"
     stays "$name"
-    check "$name, new" 1 timeout -s KILL 20 "${make[@]}" --meta "$file" --out "$dir/none" "$@"
+    check "$name, new" 1 timeout -s KILL 300 "${make[@]}" --meta "$file" --out "$dir/none" "$@"
     stderr_has "$pattern"
     absent "$dir/none/manifest.json" "$dir/none/plan.jsonl"
     rm -rf "$dir/none"
@@ -185,16 +185,16 @@ mkfifo "$dir/media/pipe.json" "$dir/media/pipe.jsonl" "$dir/pipe.yaml"
 ln -s /dev/zero "$dir/media/endless.json"
 ln -s /dev/zero "$dir/endless.yaml"
 for f in media/pipe.json media/pipe.jsonl media/endless.json; do
-    check "$f" 1 timeout -s KILL 10 "${make[@]}" --meta "$dir/$f" --out "$dir/a" &&
+    check "$f" 1 timeout -s KILL 300 "${make[@]}" --meta "$dir/$f" --out "$dir/a" &&
         stderr_has 'not a regular file'
-    check "$f as a plan" 1 timeout -s KILL 10 "${make[@]}" --meta "$list" --out "$dir/a" \
+    check "$f as a plan" 1 timeout -s KILL 300 "${make[@]}" --meta "$list" --out "$dir/a" \
         --plan "$dir/$f"
-    check "$f as prompts" 1 timeout -s KILL 10 "${make[@]}" --meta "$list" --out "$dir/n" \
+    check "$f as prompts" 1 timeout -s KILL 300 "${make[@]}" --meta "$list" --out "$dir/n" \
         --validation_prompts "$dir/$f"
 done
 for f in pipe.yaml endless.yaml; do
-    check "$f" '1 2' timeout -s KILL 10 vprep --config "$dir/$f"
-    check "$f" '1 2' timeout -s KILL 10 vtrain --config "$dir/$f"
+    check "$f" '1 2' timeout -s KILL 300 vprep --config "$dir/$f"
+    check "$f" '1 2' timeout -s KILL 300 vtrain --config "$dir/$f"
 done
 
 # ---- columns that are not used, and two columns of captions ----

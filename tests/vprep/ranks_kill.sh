@@ -27,7 +27,7 @@ again()
     (run "$@") &
     ended $!
 }
-patience=${VLT_PATIENCE:-150}                        # seconds that a job has
+patience=${VLT_PATIENCE:-300}                        # seconds that a job has
 ranks_of() { pgrep -r D,R,S,T -P "$1"; }
 # waits_of PID: the call of the kernel in which each thread is
 waits_of()

@@ -83,12 +83,12 @@ cut.mp4,three,video
 ,four,video
 pipe.mp4,five,video
 CSV
-check "odd rows" 3 timeout 60 vprep --meta "$dir/odd/list.csv" "${sampling[@]}" --out "$dir/e"
+check "odd rows" 3 timeout 300 vprep --meta "$dir/odd/list.csv" "${sampling[@]}" --out "$dir/e"
 for row in 2 3 4 5; do
     grep -q "\"row\":$row," "$dir/e/errors.jsonl" || wrong "row $row is not in errors.jsonl"
 done
 [ "$(wc -l <"$dir/e/errors.jsonl")" -eq 4 ]
-check "stop at an error" 1 timeout 60 vprep --meta "$dir/odd/list.csv" "${sampling[@]}" \
+check "stop at an error" 1 timeout 300 vprep --meta "$dir/odd/list.csv" "${sampling[@]}" \
     --out "$dir/f" --on_error stop
 check "no such list" 1 vprep --meta "$dir/none.json" --out "$dir/g" && stderr_has none.json
 

@@ -16,13 +16,13 @@ for who in 1 0; do
         vprep "${flags[@]}" --out cut --comm_timeout 6 >"$log" 2>&1 &
     job=$!
     from=$SECONDS
-    until ls cut 2>/dev/null | grep -q "^shard-open-0000$who" || ((SECONDS - from > 120)); do
+    until ls cut 2>/dev/null | grep -q "^shard-open-0000$who" || ((SECONDS - from > 300)); do
         kill -0 $job 2>/dev/null || break
         sleep 0.05
     done
     kill -STOP "$(cat pid.$who)"
     from=$SECONDS status=0
-    while kill -0 $job 2>/dev/null && ((SECONDS - from < 150)); do sleep 0.1; done
+    while kill -0 $job 2>/dev/null && ((SECONDS - from < 300)); do sleep 0.1; done
     ! kill -0 $job 2>/dev/null || { wrong "still runs"; kill -9 $(cat pid.*) $job; }
     wait $job || status=$?
     [ $status = 1 ] || wrong "rank $who: status $status"
@@ -58,7 +58,7 @@ stopped()
 {
     local from=$SECONDS
     until [ -s "pid.$1" ] && [ "$(ps -o s= -p "$(cat "pid.$1")")" = T ]; do
-        ((SECONDS - from < 60)) || { wrong "rank $1 does not stop"; kill -9 $(cat pid.*) $job;
+        ((SECONDS - from < 300)) || { wrong "rank $1 does not stop"; kill -9 $(cat pid.*) $job;
             break; }
         sleep 0.02
     done
@@ -66,7 +66,7 @@ stopped()
 ends()
 {
     local from=$SECONDS status=0
-    while kill -0 $job 2>/dev/null && ((SECONDS - from < 90)); do sleep 0.1; done
+    while kill -0 $job 2>/dev/null && ((SECONDS - from < 300)); do sleep 0.1; done
     ! kill -0 $job 2>/dev/null || { wrong "still runs"; kill -9 $(cat pid.*) $job; }
     wait $job || status=$?
     [ $status = 1 ] || wrong "status $status"

@@ -43,7 +43,7 @@ try()
 {
     fresh
     status=0
-    timeout -s KILL 60 env "LD_PRELOAD=$VLT_FAULT_LIB" "VLT_FAULT=$1" \
+    timeout -s KILL 300 env "LD_PRELOAD=$VLT_FAULT_LIB" "VLT_FAULT=$1" \
         ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0" vtrain "${args[@]}" >output \
         2>&1 || status=$?
     [ -z "${VLT_SHOW:-}" ] || echo "$1: $status: $(tail -1 output)"

@@ -15,7 +15,7 @@ until_steps()
     local from=$SECONDS
     until [ "$(cat "$out/metrics.jsonl" 2>/dev/null | wc -l)" -ge "$1" ]; do
         sleep 0.1
-        kill -0 $job 2>/dev/null && ((SECONDS - from < 120)) || { wrong "no step $1"; return; }
+        kill -0 $job 2>/dev/null && ((SECONDS - from < 300)) || { wrong "no step $1"; return; }
     done
 }
 # start RANKS OUT FLAGS...: begins a run in the background, and returns when it has done 3 steps.
@@ -36,7 +36,7 @@ start()
 ends()
 {
     local from=$SECONDS status=0
-    while kill -0 $job 2>/dev/null && ((SECONDS - from < 60 + 2 * limit)); do sleep 0.1; done
+    while kill -0 $job 2>/dev/null && ((SECONDS - from < 300 + 2 * limit)); do sleep 0.1; done
     ! kill -0 $job 2>/dev/null || { wrong "still runs"; kill -9 $(cat pid.*) $job; }
     wait $job || status=$?
     [ $status -eq "$1" ] || wrong "status $status, expected $1"
@@ -46,7 +46,7 @@ until_says()
     local from=$SECONDS
     until grep -q -e "$1" "$log"; do
         sleep 0.1
-        ((SECONDS - from < 60 + limit)) || { wrong "expected \"$1\""; return; }
+        ((SECONDS - from < 300 + limit)) || { wrong "expected \"$1\""; return; }
     done
 }
 # Continues a run to 3 steps after its last checkpoint.
