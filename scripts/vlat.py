@@ -37,7 +37,10 @@ import lmdb
 import numpy as np
 
 ORDER, CAPTION, CAPTION_DROP, LATENT, SPLIT, VARIANT = 64, 65, 66, 67, 73, 77    # purposes of draws
-VIDEO, DROPPED = 1, 128                      # flags of an entry
+VIDEO, PRIOR, DROPPED = 1, 4, 128            # flags of an entry
+PAIRED, REFERENCES = ("edit", "vace"), 4     # modes with reference pictures, at most of a sample
+MEANS = ("ernie-image", "flux2", "ideogram4", "krea2", "ltx-2", "qwen-image", "skyreels-v2",
+         "wan-vace", "wan2.1", "wan2.2-5b")  # families that are trained on means
 ENTRY = np.dtype([("latent", "V16"), ("number", "<u4"), ("variant", "<u2"), ("shard", "<u2"),
                   ("f", "<u2"), ("h", "<u2"), ("w", "<u2"), ("flags", "u1"), ("captions", "u1"),
                   ("tokens", "<u4"), ("weight", "<f4"), ("frames", "<u4"), ("fps", "<f4")])
@@ -442,15 +445,20 @@ class Dataset:
     paths          a folder, or a list of folders or pairs (folder, weight): as vtrain's --latents
                    DIR:2.5, repeats from 1 on or shares below 1
     eval_split     this share of the samples is held out (`held_out`), and never in the sampler
-    posterior      "sample" draws latents from stored moments, "mean" takes the mean
+    posterior      "sample" draws latents from stored moments, "mean" takes the mean, "auto" does
+                   what vtrain does without --posterior, by the family
     check          compare checksums at the first read; verify: compare whole files first"""
 
     def __init__(self, paths, seed=42, eval_split=0.0, dataset_repeat=1, caption_dropout=0.0,
-                 posterior="sample", check=True, verify=False):
+                 posterior="auto", check=True, verify=False):
         paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
         pairs = [(p, 1.0) if isinstance(p, (str, os.PathLike)) else p for p in paths]
+        if posterior not in ("auto", "sample", "mean"):
+            raise ValueError("posterior %r: auto, sample or mean expected" % (posterior,))
         self.seed, self.caption_dropout, self.posterior = seed, caption_dropout, posterior
         self.sets = [Shards(p, check, verify) for p, _ in pairs]
+        if posterior == "auto":
+            self.posterior = "mean" if self.sets[0].manifest.get("family") in MEANS else "sample"
         self._compare_sets()
         self.set = np.repeat(np.arange(len(self.sets)), [len(s.entries) for s in self.sets])
         self.entries = np.concatenate([s.entries for s in self.sets])
@@ -472,7 +480,19 @@ class Dataset:
                         b.path, a.path, name, b.manifest[name], a.manifest[name]))
 
     def _make_groups(self):
-        shape = np.stack([self.entries["flags"] & VIDEO] + [self.entries[d] for d in "fhw"], axis=1)
+        """Groups of one kind and shape, with reference pictures of the same sizes, in the order of
+        vtrain, which compares sizes as bytes."""
+        e = self.entries
+        shape = np.stack([e["flags"] & PRIOR, e["flags"] & VIDEO] + [e[d] for d in "fhw"], axis=1)
+        size = np.zeros((len(e), REFERENCES, 2), "<u2")
+        for i, k in enumerate(self.set):
+            if self.sets[k].manifest.get("train_mode") not in PAIRED:
+                continue
+            with self.sets[k].reading("sample %s" % self.key(i)):
+                references = self.sets[k].record(e[i]).get("references") or []
+                for at, r in enumerate(references):
+                    _, *size[i, at] = r["latent"]
+        shape = np.hstack([shape, size.reshape(len(e), -1).view(np.uint8)])
         self.group = np.unique(shape, axis=0, return_inverse=True)[1].reshape(-1)
 
     def _hold_out(self, part):

@@ -1,6 +1,7 @@
 """Checks of scripts/vlat.py, which tests/vtrain/reader.sh runs.
 
     reader.py trace DIR RANKS SETTINGS       every file of vtrain's trace has the batch of vlat.py
+    reader.py run RUN TRACE BATCH SETTINGS   the run's steps have the samples and latents of vlat.py
     reader.py readings DATASET LIBVLAT.so    all tensors are those of libvlat, to the bit
     reader.py workers DATASET                a DataLoader with workers gives the same batches
     reader.py hurt DATASET                   changes a byte of the last sample's latent
@@ -44,6 +45,23 @@ def trace(folder, ranks, settings):
     assert len(names) >= 40 and exact >= 0.9 * len(names), (len(names), exact)
     print("%d micro-batches are equal, %d of them to the bit; %d samples are held out"
           % (len(names), exact, len(held)))
+
+
+def run(folder, traces, batch, settings):
+    """A step is a micro-batch of a model that takes latents as they are."""
+    data = vlat.Dataset(**eval(settings))
+    with open(os.path.join(folder, "metrics.jsonl")) as f:
+        steps = [json.loads(line)["samples"] for line in f]
+    names = sorted(os.listdir(traces))
+    visits = vlat.BucketSampler(data, int(batch), end=len(steps))
+    for step, name, v in itertools.zip_longest(steps, names, visits):
+        made = vlat.collate([data[i] for i in v])
+        assert made["key"] == step, (name, made["key"], step)
+        x, wanted = made["latents"], read_tensors(os.path.join(traces, name))["latents"]
+        # VACE has its references in front of a clip; exp may differ in the last bit, as above
+        np.testing.assert_allclose(np.asarray(x), wanted[:, :, -x.shape[2]:], rtol=0, atol=1e-6,
+                                   err_msg=name)
+    print("%d steps are equal" % len(steps))
 
 
 class Tensor(ctypes.Structure):
@@ -220,6 +238,6 @@ def first_value(path, db):
         vlat.Shards.get = get
 
 
-{"trace": trace, "readings": readings, "workers": workers, "hurt": hurt, "all": read_all,
- "faults": faults}[
+{"trace": trace, "run": run, "readings": readings, "workers": workers, "hurt": hurt,
+ "all": read_all, "faults": faults}[
     sys.argv[1]](*sys.argv[2:])

@@ -43,6 +43,41 @@ if have_ranks; then
     same ranks 2 "paths='varied.lmdb', eval_split=0.1" --latents varied.lmdb --eval_split 0.1
 fi
 
+# ---- references of other sizes, targets that are the base's prediction, and means of posteriors,
+# as the family has them: samples of a kind stand in micro-batches of their own ----
+. "$lib/media.sh"
+export VLT_SOURCE
+mkdir media
+for i in 0 1 2 3 4 5; do
+    ffmpeg -v error -y -f lavfi -i "testsrc2=s=64x64:r=10:d=0.9,hue=h=$((i * 50))" -c:v ffv1 \
+        -pix_fmt bgr0 media/$i.mkv
+    ffmpeg -v error -y -f lavfi -i "testsrc2=s=64x64,hue=h=$((i * 50))" -frames:v 1 media/$i.png
+    echo "{\"image\": \"$i.png\", \"prompt\": \"picture $i\"}" >>media/stills.jsonl
+    face=; [ $((i % 2)) = 1 ] || face=', "vace_reference_image": "0.png"'
+    [ $i != 2 ] || face=', "vace_reference_image": ["0.png", "1.png"]'
+    echo "{\"video\": \"$i.mkv\", \"prompt\": \"clip $i\"$face}" >>media/clips.jsonl
+done
+# kinds NAME SETTINGS FLAG...: the steps of a run of model m-NAME are those of vlat.py
+kinds()
+{
+    need vtrain --model "m-$1" --output_dir "$1" --trace_dir "$1.trace" --trace_steps 12 --rank 2 \
+        --max_train_steps 12 --train_batch_size 2 --seed 7 --threads 1 --quiet "${@:3}"
+    check "$1" 0 "$python" "$here/reader.py" run "$1" "$1.trace" 2 "dict(seed=7, $2)"
+    stdout_has '^12 steps are equal'
+}
+need make_model m-vace WanVACEPipeline wan-vace
+need vprep --meta media/clips.jsonl --out vace.lmdb --model m-vace --train_mode vace --quiet \
+    --fix_sample_size 64 64 --video_sample_n_frames 9 --video_sample_stride 1
+kinds vace "paths='vace.lmdb'" --latents vace.lmdb
+need make_model m-prior ZImagePipeline 4
+for kind in learned prior; do
+    need vprep --meta media/stills.jsonl --out $kind.lmdb --model m-prior --sample_kind $kind \
+        --fix_sample_size 64 64 --quiet
+done
+kinds prior "paths=['learned.lmdb', 'prior.lmdb']" --latents learned.lmdb --latents prior.lmdb
+expect 1 "posterior 'men': auto, sample or mean expected" \
+    "$python" -c 'import vlat; vlat.Dataset("toy.lmdb", posterior="men")'
+
 check readings 0 "$python" "$here/reader.py" readings varied.lmdb \
     "$VLT_BUILD/formats/libvlat/libvlat.so"
 stdout_has '^[0-9]* tensors are equal'
