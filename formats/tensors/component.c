@@ -429,6 +429,12 @@ static int read_config(cJSON **out, const char *dir, vc_err *err)
     return 0;
 }
 
+/* A config.json beside a file that names no class is none of a component. */
+static bool names_class(const cJSON *config)
+{
+    return cJSON_HasObjectItem(config, "_class_name") || cJSON_HasObjectItem(config, "model_type");
+}
+
 int vf_component_config(cJSON **out, const char *path, const char *slot, const char *class,
                         vc_err *err)
 {
@@ -442,6 +448,10 @@ int vf_component_config(cJSON **out, const char *path, const char *slot, const c
         return read_config(out, path, err);
     if (!rc && (!l || l->beside) && !folder)
         rc = read_beside(out, path, err);
+    if (!rc && l && *out && !names_class(*out)) {
+        cJSON_Delete(*out);
+        *out = NULL;
+    }
     if (!rc && !*out)
         rc = check_layout(l, class, path, err);
     if (!rc && !*out)

@@ -100,7 +100,7 @@ static const char *const hunyuan15_first_names[] = {
     "txt_in.individual_token_refiner.blocks.#.{norm1,norm2,self_attn_qkv,self_attn_proj,mlp.fc1,"
     "mlp.fc2,adaLN_modulation.1}",
     "final_layer.{linear,adaLN_modulation.1}",
-    "double_blocks.#.{img,txt}_{mod.linear,attn_q,attn_k,attn_v,attn_q_norm,attn_k_norm,"
+    "double_blocks.#.{img,txt}_{mod.linear,attn_q,attn_k,attn_v,attn_qkv,attn_q_norm,attn_k_norm,"
     "attn_proj,mlp.fc1,mlp.fc2}", NULL
 };
 #define MEANFLOW "the time that a step leads to (step-distilled models)"

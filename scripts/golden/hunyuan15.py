@@ -10,7 +10,8 @@ The layers for glyphs are 2048 wide in the class and 24 wide here.
 
 "hunyuan15-first" is a file with Tencent's names, as diffusers' conversion script reads them: the
 case `base` of a model of text, whose queries, keys and values Tencent keeps apart in the dual
-blocks and joins in the refiner, and whose last modulation has shift before scale.
+blocks and joins in the refiner, and whose last modulation has shift before scale; "hunyuan15-packed"
+is the same repackaged for ComfyUI, with queries, keys and values joined in all blocks.
 """
 import golden
 import torch
@@ -110,8 +111,9 @@ DUAL = {"img_mod.linear": "norm1.linear", "txt_mod.linear": "norm1_context.linea
 FUSED = "self_attn_qkv"
 
 
-def tencent(name):
-    """Tencent's name of one of our tensors, and the parts of the matrix that it has there."""
+def tencent(name, packed):
+    """Tencent's name of one of our tensors, and the part of the matrix that it is there. In a file
+    that is repackaged for ComfyUI all blocks have queries, keys and values in one matrix."""
     module, end = name.rsplit(".", 1)
     words = module.split(".")
     if name.startswith("context_embedder.token_refiner"):
@@ -122,6 +124,9 @@ def tencent(name):
         return at + {o: t for t, o in REFINER.items()}[own] + "." + end, None
     if name.startswith("transformer_blocks"):
         own = {o: t for t, o in DUAL.items()}[".".join(words[2:])]
+        stream, last = own[:-1], own[-1]
+        if packed and stream.endswith("_attn_"):
+            return f"double_blocks.{words[1]}.{stream}qkv.{end}", "qkv".index(last)
         return f"double_blocks.{words[1]}.{own}.{end}", None
     theirs, ours = max(((t, o) for t, o in TENCENT.items() if module.startswith(o)),
                        key=lambda x: len(x[1]))
@@ -131,12 +136,12 @@ def tencent(name):
     return theirs + rest + "." + end, None
 
 
-def first(out):
+def first(out, name, packed=False):
     shapes, place = {}, {}
-    for name, x in model_class()(**FIRST).state_dict().items():
-        theirs, part = tencent(name)
+    for ours, x in model_class()(**FIRST).state_dict().items():
+        theirs, part = tencent(ours, packed)
         rows = x.shape[0] * (1 if part is None else 3)
-        shapes[theirs], place[name] = (rows, *x.shape[1:]), (theirs, part)
+        shapes[theirs], place[ours] = (rows, *x.shape[1:]), (theirs, part)
 
     def convert(file):
         made = {}
@@ -147,12 +152,13 @@ def first(out):
                 made[name] = torch.cat(x.chunk(2)[::-1])
         return made
 
-    golden.first_file(out / "hunyuan15-first.safetensors", model_class(), FIRST, convert, shapes,
+    golden.first_file(out / f"{name}.safetensors", model_class(), FIRST, convert, shapes,
                       inputs(FIRST, "base", 2, 3, 3, 5), predict)
 
 
 def make(out):
-    first(out)
+    first(out, "hunyuan15-first")
+    first(out, "hunyuan15-packed", packed=True)
     for name, (config, cases) in VARIANTS.items():
         golden.transformer(out / f"{name}.safetensors", model_class(), {**TINY, **config}, cases,
                            inputs, predict, LORA if name == "hunyuan15" else None,

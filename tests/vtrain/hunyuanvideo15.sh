@@ -70,6 +70,16 @@ expect 0 'model: hunyuanvideo1.5, LoRA' train tencent "${lora[@]}" --max_train_s
 expect 0 . train tencent-full "${full[@]}" --max_train_steps 1 \
     --transformer m/first/diffusion_pytorch_model.safetensors
 holds tencent-full/checkpoint-1/transformer/config.json '"task_type":.*"t2v"'
+# A file alone is of text at 480p; Tencent's config.json beside it tells another size and task.
+mkdir alone && cp m/packed/diffusion_pytorch_model.safetensors alone/comfy.safetensors
+expect 0 'model: hunyuanvideo1.5, LoRA' train comfy "${lora[@]}" --max_train_steps 1 \
+    --transformer alone/comfy.safetensors
+expect 0 . train comfy-full "${full[@]}" --max_train_steps 1 --transformer alone/comfy.safetensors
+holds comfy-full/checkpoint-1/transformer/config.json '"target_size":[[:space:]]*640'
+echo '{"_class_name": "HunyuanVideo_1_5_DiffusionTransformer", "ideal_task": "t2v",
+    "ideal_resolution": "720p", "use_meanflow": false}' >alone/config.json
+expect 0 . train comfy-720p "${full[@]}" --max_train_steps 1 --transformer alone/comfy.safetensors
+holds comfy-720p/checkpoint-1/transformer/config.json '"target_size":[[:space:]]*960'
 expect 0 'model: hunyuanvideo1.5' train again "${lora[@]}" --max_train_steps 1 \
     --transformer tencent-full/checkpoint-1/transformer
 expect 0 . train distilled "${lora[@]}" --max_train_steps 1 --validation_steps 1 \

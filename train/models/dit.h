@@ -243,6 +243,8 @@ struct vtrain_family {
      * tensors, which src has by their names. NULL: their folders are not read. */
     const char *first_class;
     const vtrain_rename *first_names;         /* of their weights, where it is not lora_names */
+    const vtrain_rename *packed_names;        /* likewise, of files that have the weight of its
+                                               * first row in block 0; NULL: there are none */
     int (*convert)(cJSON **config, const cJSON *theirs, const vt_source *src, vc_err *err);
     const vtrain_naming *kohya;               /* of lora_kohya.safetensors; NULL: vtrain_kohya */
     bool diffsynth;                           /* DiffSynth-Studio reads vtrain_diffsynth alone */

@@ -228,6 +228,19 @@ static int check_variant(const vtrain_weights *w, const char *class, vc_err *err
     return vc_context(err, rc, "%s: %s", w->flag, w->path);
 }
 
+/* The names of the first authors' tensors, of which two programs may have kinds. */
+static const vtrain_rename *names_of(const vtrain_family *f, const vt_source *file)
+{
+    const vtrain_rename *names = f->first_names ? f->first_names : f->lora_names;
+    char first[200] = "";
+    if (f->packed_names) {
+        const char *block = strchr(f->packed_names->theirs, '#');
+        snprintf(first, sizeof first, "%.*s0%s.weight", (int)(block - f->packed_names->theirs),
+                 f->packed_names->theirs, block + 1);
+    }
+    return *first && vtrain_size_in(file, first, 0) > 0 ? f->packed_names : names;
+}
+
 int vtrain_weights_family(vtrain_weights *w, const vtrain_family *family, vc_err *err)
 {
     const vt_source file = vf_model_source(w->file);
@@ -248,7 +261,7 @@ int vtrain_weights_family(vtrain_weights *w, const vtrain_family *family, vc_err
         return rc;
     cJSON_Delete(w->config);
     w->config = config;
-    w->names = family->first_names ? family->first_names : family->lora_names;
+    w->names = names_of(family, &file);
     w->made = true;
     w->adds = family->ssm != NULL;
     return 0;

@@ -201,9 +201,12 @@ static void weights_of(names *to, const char *class)
     for (size_t i = 0; i < COUNT(models); i++)
         if (!strcmp(models[i].class, class))
             add_weights(to, f, models[i].config);
-    const vtrain_rename *rows = f->first_names ? f->first_names : f->lora_names;
-    for (const vtrain_rename *r = to->n ? NULL : rows; r && r->theirs; r++)
-        add_name(to, r->theirs);
+    const bool first = !to->n;
+    const vtrain_rename *rows[] = { f->first_names ? f->first_names : f->lora_names,
+                                    f->packed_names };
+    for (size_t i = 0; first && i < COUNT(rows); i++)
+        for (const vtrain_rename *r = rows[i]; r && r->theirs; r++)
+            add_name(to, r->theirs);
     for (size_t i = 0; i < COUNT(shared); i++)
         if (!strcmp(class, shared[i].class))
             add_name(to, shared[i].name);

@@ -28,6 +28,9 @@ static ref_suite suite = {
     .first = "hunyuan15-first",
 };
 
+/* The same, repackaged for ComfyUI. */
+static ref_suite packed;
+
 static const ref_refusal bad_models[] = {
     { "{\"qk_norm\":\"layer_norm\"}", "qk_norm: \"layer_norm\"" },
     { "{\"mlp_ratio\":3}", "mlp_ratio: 3" },
@@ -44,9 +47,31 @@ static void test_refused(void **state)
     ref_check_refusals(&vtrain_hunyuan15, "hunyuan15", bad_models, COUNT(bad_models));
 }
 
+/* The shift that Tencent's code has for a size and a task. */
+static void test_shift(void **state)
+{
+    static const struct { const char *config; double shift; } rows[] = {
+        { "{}", 5 }, { "{\"target_size\":640,\"task_type\":\"i2v\"}", 5 },
+        { "{\"target_size\":960,\"task_type\":\"t2v\"}", 9 },
+        { "{\"target_size\":960,\"task_type\":\"i2v\"}", 7 },
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        cJSON *config = cJSON_Parse(rows[i].config);
+        vtrain_scheduler s = { .shift = vtrain_hunyuan15.flow_shift };
+        assert_non_null(config);
+        vtrain_hunyuan15.schedule(config, &s);
+        assert_true(s.shift == rows[i].shift);
+        cJSON_Delete(config);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { REF_TESTS(suite), REF_FIRST(suite),
+    packed = suite;
+    packed.first = "hunyuan15-packed";
+    const struct CMUnitTest tests[] = { REF_TESTS(suite), REF_FIRST(suite), REF_FIRST(packed),
+                                        cmocka_unit_test(test_shift),
                                         cmocka_unit_test(test_refused) };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }

@@ -4,6 +4,7 @@
 
 #include "common/tensor/weights.h"
 #include "formats/json/json.h"
+#include "train/diffusion/scheduler.h"
 #include "train/lora/names.h"
 
 #define HUNYUAN_CLASS "HunyuanVideoTransformer3DModel"
@@ -20,6 +21,8 @@ extern const vtrain_rename hunyuan_names[], hunyuan_comfyui_names[];
 /* The same of HunyuanVideo 1.5's: ComfyUI's, which are written, and others that are read. */
 extern const vtrain_rename hunyuan15_names[], hunyuan15_peer_names[];
 /* Those of the tensors in Tencent's files of its whole models. */
-extern const vtrain_rename hunyuan15_first_names[];
+extern const vtrain_rename hunyuan15_first_names[], hunyuan15_packed_names[];
+/* vtrain_family.schedule: models of 720p have larger shifts, which differ by the task. */
+void hunyuan15_schedule(const cJSON *config, vtrain_scheduler *s);
 
 #endif

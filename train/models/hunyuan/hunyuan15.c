@@ -346,6 +346,7 @@ static vt_tensor *hunyuan15_head(vt_ctx *g, void *model, const vtrain_in *in, vt
 const vtrain_family vtrain_hunyuan15 = {
     .class_name = HUNYUAN15_CLASS, .first_class = "HunyuanVideo_1_5_DiffusionTransformer",
     .convert = hunyuan15_convert, .first_names = hunyuan15_first_names,
+    .packed_names = hunyuan15_packed_names, .schedule = hunyuan15_schedule,
     .text_args = { "encoder_hidden_states", "encoder_hidden_states_2" },
     .lora_names = hunyuan15_names, .peer_names = hunyuan15_peer_names,
     .kohya = &vtrain_kohya_diffusers,

@@ -3,7 +3,8 @@
  *
  * Where Tencent's own model, which musubi-tuner has too, keeps queries, keys and values apart,
  * ComfyUI has one matrix of them; in the refiner both have one. Then the names of the tensors in
- * Tencent's own files of whole models. */
+ * files of whole models, Tencent's own and those that are repackaged for ComfyUI, which differ in
+ * these matrices alone. */
 #include "train/models/hunyuan/hunyuan.h"
 #include "train/models/hunyuan/hunyuan_rows.h"
 
@@ -56,6 +57,22 @@ const vtrain_rename hunyuan15_peer_names[] = {
     { theirs_ ".bias", .ours = { ours_ ".bias" } }
 #define NORM(theirs_, ours_) { theirs_ ".weight", .ours = { ours_ ".weight" } }
 
+#define TENSORS                                                                                    \
+    HUNYUAN_TEXT_ROWS,                                                                             \
+    HUNYUAN15_OTHERS,                                                                              \
+    VTRAIN_SWAPPED_HEAD("weight"), VTRAIN_SWAPPED_HEAD("bias"),                                    \
+    NORM("double_blocks.#.img_attn_q_norm", DUAL_OURS "attn.norm_q"),                              \
+    NORM("double_blocks.#.img_attn_k_norm", DUAL_OURS "attn.norm_k"),                              \
+    NORM("double_blocks.#.txt_attn_q_norm", DUAL_OURS "attn.norm_added_q"),                        \
+    NORM("double_blocks.#.txt_attn_k_norm", DUAL_OURS "attn.norm_added_k"),                        \
+    PAIR(REFINER_THEIRS "norm1", REFINER_OURS "norm1"),                                            \
+    PAIR(REFINER_THEIRS "norm2", REFINER_OURS "norm2"),                                            \
+    PAIR("byt5_in.layernorm", "context_embedder_2.norm"),                                          \
+    PAIR("vision_in.proj.0", "image_embedder.norm_in"),                                            \
+    PAIR("vision_in.proj.4", "image_embedder.norm_out"),                                           \
+    NORM("cond_type_embedding", "cond_type_embed")
+
+const vtrain_rename hunyuan15_packed_names[] = { HUNYUAN_DUAL_ROWS, TENSORS, { 0 } };
 const vtrain_rename hunyuan15_first_names[] = {
     { "double_blocks.#.img_attn_q", .ours = { DUAL_OURS "attn.to_q" } },
     { "double_blocks.#.img_attn_k", .ours = { DUAL_OURS "attn.to_k" } },
@@ -63,30 +80,33 @@ const vtrain_rename hunyuan15_first_names[] = {
     { "double_blocks.#.txt_attn_q", .ours = { DUAL_OURS "attn.add_q_proj" } },
     { "double_blocks.#.txt_attn_k", .ours = { DUAL_OURS "attn.add_k_proj" } },
     { "double_blocks.#.txt_attn_v", .ours = { DUAL_OURS "attn.add_v_proj" } },
-    HUNYUAN_DUAL_OTHERS,
-    HUNYUAN_TEXT_ROWS,
-    HUNYUAN15_OTHERS,
-    VTRAIN_SWAPPED_HEAD("weight"), VTRAIN_SWAPPED_HEAD("bias"),
-    NORM("double_blocks.#.img_attn_q_norm", DUAL_OURS "attn.norm_q"),
-    NORM("double_blocks.#.img_attn_k_norm", DUAL_OURS "attn.norm_k"),
-    NORM("double_blocks.#.txt_attn_q_norm", DUAL_OURS "attn.norm_added_q"),
-    NORM("double_blocks.#.txt_attn_k_norm", DUAL_OURS "attn.norm_added_k"),
-    PAIR(REFINER_THEIRS "norm1", REFINER_OURS "norm1"),
-    PAIR(REFINER_THEIRS "norm2", REFINER_OURS "norm2"),
-    PAIR("byt5_in.layernorm", "context_embedder_2.norm"),
-    PAIR("vision_in.proj.0", "image_embedder.norm_in"),
-    PAIR("vision_in.proj.4", "image_embedder.norm_out"),
-    NORM("cond_type_embedding", "cond_type_embed"),
-    { 0 }
+    HUNYUAN_DUAL_OTHERS, TENSORS, { 0 }
 };
 
 /* ---- a file of Tencent's ---- */
 
-/* All facts but the task are in sizes; a file without a config.json is one of text to video. */
+/* The largest side of its clips, as diffusers' config.json has it. */
+enum { SIDE_480P = 640, SIDE_720P = 960 };
+
+static bool word_is(const cJSON *config, const char *field, const char *word)
+{
+    const cJSON *x = cJSON_GetObjectItemCaseSensitive(config, field);
+    return cJSON_IsString(x) && !strcmp(x->valuestring, word);
+}
+
+void hunyuan15_schedule(const cJSON *config, vtrain_scheduler *s)
+{
+    const cJSON *side = cJSON_GetObjectItemCaseSensitive(config, "target_size");
+    if (cJSON_IsNumber(side) && side->valueint >= SIDE_720P)
+        s->shift = word_is(config, "task_type", "t2v") ? 9 : 7;
+}
+
+/* All facts but the task and the size of clips are in sizes of tensors; a file without a
+ * config.json is one of text to video at 480p. */
 int hunyuan15_convert(cJSON **config, const cJSON *theirs, const vt_source *src, vc_err *err)
 {
-    const cJSON *task = cJSON_GetObjectItemCaseSensitive(theirs, "ideal_task");
-    const bool pictured = cJSON_IsString(task) && !strcmp(task->valuestring, "i2v");
+    const bool pictured = word_is(theirs, "ideal_task", "i2v");
+    const bool large = word_is(theirs, "ideal_resolution", "720p");
     const int64_t width = vtrain_size_in(src, "img_in.proj.weight", 0);
     const int64_t patch_t = vtrain_size_in(src, "img_in.proj.weight", 2);
     const int64_t patch = vtrain_size_in(src, "img_in.proj.weight", 3);
@@ -104,7 +124,7 @@ int hunyuan15_convert(cJSON **config, const cJSON *theirs, const vt_source *src,
              "\"text_embed_dim\":%lld,\"text_embed_2_dim\":%lld,"
              "\"text_embed_2_hidden_dim\":%lld,\"image_embed_dim\":%lld,\"num_layers\":%lld,"
              "\"num_refiner_layers\":%lld,\"rope_axes_dim\":[%lld,%lld,%lld],"
-             "\"task_type\":\"%s\"}", (long long)(width / head), (long long)head,
+             "\"task_type\":\"%s\",\"target_size\":%d}", (long long)(width / head), (long long)head,
              (long long)vtrain_size_in(src, "img_in.proj.weight", 1),
              (long long)(rows / (patch_t * patch * patch)), (long long)patch, (long long)patch_t,
              (long long)vtrain_size_in(src, "txt_in.input_embedder.weight", 1),
@@ -115,7 +135,7 @@ int hunyuan15_convert(cJSON **config, const cJSON *theirs, const vt_source *src,
              (long long)vtrain_blocks_in(src, "txt_in.individual_token_refiner.blocks.%d."
                                               "self_attn_qkv.weight"),
              (long long)(head / 8), (long long)(head / 16 * 7), (long long)(head / 16 * 7),
-             pictured ? "i2v" : "t2v");
+             pictured ? "i2v" : "t2v", large ? SIDE_720P : SIDE_480P);
     *config = cJSON_Parse(text);
     return *config ? 0 : vc_no_memory(err);
 }
