@@ -10,8 +10,9 @@ The layers for glyphs are 2048 wide in the class and 24 wide here.
 
 "hunyuan15-first" is a file with Tencent's names, as diffusers' conversion script reads them: the
 case `base` of a model of text, whose queries, keys and values Tencent keeps apart in the dual
-blocks and joins in the refiner, and whose last modulation has shift before scale; "hunyuan15-packed"
-is the same repackaged for ComfyUI, with queries, keys and values joined in all blocks.
+blocks and joins in the refiner, and whose last modulation has shift before scale;
+"hunyuan15-packed" is the same repackaged for ComfyUI, with queries, keys and values joined in all
+blocks.
 """
 import golden
 import torch

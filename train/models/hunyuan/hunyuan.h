@@ -4,7 +4,6 @@
 
 #include "common/tensor/weights.h"
 #include "formats/json/json.h"
-#include "train/diffusion/scheduler.h"
 #include "train/lora/names.h"
 
 #define HUNYUAN_CLASS "HunyuanVideoTransformer3DModel"
@@ -22,7 +21,7 @@ extern const vtrain_rename hunyuan_names[], hunyuan_comfyui_names[];
 extern const vtrain_rename hunyuan15_names[], hunyuan15_peer_names[];
 /* Those of the tensors in Tencent's files of its whole models. */
 extern const vtrain_rename hunyuan15_first_names[], hunyuan15_packed_names[];
-/* vtrain_family.schedule: models of 720p have larger shifts, which differ by the task. */
-void hunyuan15_schedule(const cJSON *config, vtrain_scheduler *s);
+/* target_size of config.json, the larger side of a model's clips, by its name. */
+enum { HUNYUAN15_480P = 640, HUNYUAN15_720P = 960 };
 
 #endif

@@ -343,6 +343,15 @@ static vt_tensor *hunyuan15_head(vt_ctx *g, void *model, const vtrain_in *in, vt
                          (int)m->patch, (int)m->patch, VT_C_FIRST);
 }
 
+/* Models of 720p have larger shifts, which differ by the task. */
+static void hunyuan15_schedule(const cJSON *config, vtrain_scheduler *s)
+{
+    const cJSON *side = cJSON_GetObjectItemCaseSensitive(config, "target_size");
+    const cJSON *task = cJSON_GetObjectItemCaseSensitive(config, "task_type");
+    if (cJSON_IsNumber(side) && side->valueint >= HUNYUAN15_720P)
+        s->shift = cJSON_IsString(task) && !strcmp(task->valuestring, "t2v") ? 9 : 7;
+}
+
 const vtrain_family vtrain_hunyuan15 = {
     .class_name = HUNYUAN15_CLASS, .first_class = "HunyuanVideo_1_5_DiffusionTransformer",
     .convert = hunyuan15_convert, .first_names = hunyuan15_first_names,

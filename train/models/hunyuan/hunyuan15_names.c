@@ -85,20 +85,10 @@ const vtrain_rename hunyuan15_first_names[] = {
 
 /* ---- a file of Tencent's ---- */
 
-/* The largest side of its clips, as diffusers' config.json has it. */
-enum { SIDE_480P = 640, SIDE_720P = 960 };
-
 static bool word_is(const cJSON *config, const char *field, const char *word)
 {
     const cJSON *x = cJSON_GetObjectItemCaseSensitive(config, field);
     return cJSON_IsString(x) && !strcmp(x->valuestring, word);
-}
-
-void hunyuan15_schedule(const cJSON *config, vtrain_scheduler *s)
-{
-    const cJSON *side = cJSON_GetObjectItemCaseSensitive(config, "target_size");
-    if (cJSON_IsNumber(side) && side->valueint >= SIDE_720P)
-        s->shift = word_is(config, "task_type", "t2v") ? 9 : 7;
 }
 
 /* All facts but the task and the size of clips are in sizes of tensors; a file without a
@@ -135,7 +125,7 @@ int hunyuan15_convert(cJSON **config, const cJSON *theirs, const vt_source *src,
              (long long)vtrain_blocks_in(src, "txt_in.individual_token_refiner.blocks.%d."
                                               "self_attn_qkv.weight"),
              (long long)(head / 8), (long long)(head / 16 * 7), (long long)(head / 16 * 7),
-             pictured ? "i2v" : "t2v", large ? SIDE_720P : SIDE_480P);
+             pictured ? "i2v" : "t2v", large ? HUNYUAN15_720P : HUNYUAN15_480P);
     *config = cJSON_Parse(text);
     return *config ? 0 : vc_no_memory(err);
 }
