@@ -110,7 +110,7 @@ typedef struct vtrain_config {
                                                * it */
     int loss_type;                            /* vtrain_loss_type */
     double loss_delta, loss_cutoff;
-    bool uniform_sampling, motion_sub_loss;
+    bool uniform_sampling, motion_sub_loss, precondition_outputs;
     int diffusion_forcing;                    /* none|independent|increasing */
     int64_t diffusion_forcing_block;          /* frames that have one level together */
     double motion_sub_loss_ratio, first_frame_conditioning_p, embedded_guidance;

@@ -130,7 +130,7 @@ bool vc_peer_listed(const char *list, const char *text, char between)
 
 const vc_peer_row *vc_peer_row_of(const vc_peer_file *peer, const char *path)
 {
-    for (const vc_peer_row *row = peer->rows; row->key; row++)
+    for (const vc_peer_row *row = NULL; (row = vc_peer_next(peer, row));)
         if (vc_peer_listed(row->key, path, ' '))
             return row;
     return NULL;
@@ -141,7 +141,7 @@ bool vc_peer_deeper(const vc_peer_file *peer, const char *path)
 {
     size_t len = strlen(path), n;
     int half;
-    for (const vc_peer_row *row = peer->rows; row->key; row++) {
+    for (const vc_peer_row *row = NULL; (row = vc_peer_next(peer, row));) {
         const char *list = row->key, *s;
         while ((s = vc_flags_next_name(&list, &n, &half)))
             if (n > len + 1 && !strncmp(s, path, len) && s[len] == '.' && s[len + 1] != '*')

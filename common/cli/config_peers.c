@@ -20,7 +20,7 @@ static const yaml_node_t *node(const vc_peer_reader *r, int id)
 static int unknown(const vc_peer_reader *r, const char *path, vc_err *err)
 {
     vc_near g = vc_near_begin(path, strlen(path));
-    for (const vc_peer_row *row = r->peer->rows; row->key; row++) {
+    for (const vc_peer_row *row = NULL; (row = vc_peer_next(r->peer, row));) {
         const char *list = row->key, *s;
         size_t n;
         int half;
@@ -266,7 +266,7 @@ static int check_kind(const vc_peer_reader *r, vc_err *err)
     size_t len;
     int half;
 
-    for (const vc_peer_row *row = r->peer->rows; row->key; row++) {
+    for (const vc_peer_row *row = NULL; (row = vc_peer_next(r->peer, row));) {
         const char *list = row->key, *s;
         while (row->kind_of_run && (s = vc_flags_next_name(&list, &len, &half))) {
             const yaml_node_t *found = vc_peer_below(r->doc, root, s, len);

@@ -282,7 +282,7 @@ static vc_near nearest_of_all(const vc_program *prog, const char *name, size_t l
 /* The row of another trainer's files that has the name after its sections, or NULL. */
 static const vc_peer_row *setting_row(const vc_peer_file *peer, const char *name, size_t len)
 {
-    for (const vc_peer_row *row = peer->rows; row->key; row++) {
+    for (const vc_peer_row *row = NULL; (row = vc_peer_next(peer, row));) {
         const char *list = row->key, *s;
         size_t n;
         int part;

@@ -438,7 +438,7 @@ const vc_foreign vc_refused_flags[] = {
             "diffusion_blocks_config flux_lora_target conditioning_multidataset_sampling "
             "multiple_target fp_latent_window_size fp_1f_* enable_bsa "
             "enable_gradient_masking simulate_generator_forward same_step_across_blocks "
-            "last_step_only warp_denoising_step independent_first_frame precondition_outputs "
+            "last_step_only warp_denoising_step independent_first_frame "
             "hunyuan_teacher_disable_cfg stop_latent_model_input_gradient "
             "use_unconditional_dit_for_lora_sampling skip_t2i_visual_dummy", OTHER),
     REFUSED(1, "VSA_* bsa_* moba_config_path real_score_* fake_score_* dfake_gen_update_ratio "

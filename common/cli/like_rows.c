@@ -39,6 +39,7 @@
  * takes from the model's files (the shift of videox-fun, except Wan's). The lists of modules were
  * compared with those that the trainers' own code chooses in small models. */
 #include "common/cli/like.h"
+#include "common/cli/peers/blocks.h"
 
 /* The trainers of the tables. */
 #define VC_LIKE_SHORT(id, name) id = VC_LIKE_##id,
@@ -212,9 +213,6 @@ const vc_like vc_vprep_like[] = {
     "proj_mlp|proj_out"
 #define DUAL(linears) "(single_)?transformer_blocks\\.[0-9]+\\.(" linears ")"
 #define DUAL_BLOCKS DUAL(DUAL_LINEARS "|norm1?(_context)?\\.linear")
-#define SD3_BLOCKS \
-    "transformer_blocks\\.[0-9]+\\.(attn2?\\.(to_[qkv]|to_out\\.0|add_[qkv]_proj|to_add_out)|" \
-    "ff(_context)?\\.net\\.(0\\.proj|2)|norm1(_context)?\\.linear)"
 #define FLUX2_BLOCKS \
     DUAL("attn\\.(to_[qkv]|to_out\\.0|add_[qkv]_proj|to_add_out|to_qkv_mlp_proj)|" \
          "ff(_context)?\\.linear_(in|out)") "|single_transformer_blocks\\.[0-9]+\\.attn\\.to_out"
@@ -281,7 +279,7 @@ const vc_like_of_family vc_vtrain_like_of_family[] = {
     { DIFFUSION_PIPE, "qwen-image", "target_name", QWEN_BLOCKS },
     { DIFFUSION_PIPE, "flux", "target_name", DUAL_BLOCKS },
     { DIFFUSION_PIPE, "chroma", "target_name", DUAL(DUAL_LINEARS) },
-    { DIFFUSION_PIPE, "sd3", "target_name", SD3_BLOCKS },
+    { DIFFUSION_PIPE, "sd3", "target_name", VC_SD3_BLOCKS },
     { DIFFUSION_PIPE, "z-image", "target_name",
       "(layers|noise_refiner|context_refiner)\\.[0-9]+\\.(" ZIMAGE_LINEARS
       "|adaLN_modulation\\.0)" },
@@ -295,7 +293,7 @@ const vc_like_of_family vc_vtrain_like_of_family[] = {
     { AI_TOOLKIT, "qwen-image", "target_name", QWEN_BLOCKS },
     { AI_TOOLKIT, "flux", "target_name", DUAL_BLOCKS },
     { AI_TOOLKIT, "chroma", "target_name", DUAL(DUAL_LINEARS) },
-    { AI_TOOLKIT, "sd3", "target_name", SD3_BLOCKS },
+    { AI_TOOLKIT, "sd3", "target_name", VC_SD3_BLOCKS },
     { AI_TOOLKIT, "z-image", "target_name",
       ZIMAGE_LAYERS(ZIMAGE_LINEARS "|adaLN_modulation\\.0") },
     { AI_TOOLKIT, "krea2", "target_name", KREA2_BLOCKS },

@@ -51,6 +51,24 @@ static const struct { vtrain_density density; double shift, r, sigma, weight; } 
     { VTRAIN_COSMAP, 1, 0, 1, 0.63661977236758 },
 };
 
+/* The error of the clean sample is s times that of the velocity. */
+static void test_clean(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+        const vtrain_objective_opts o = {
+            .kind = VTRAIN_FLOW, .density = levels[i].density, .logit_mean = 0.5, .logit_std = 2,
+            .mode_scale = 1.29, .shift = levels[i].shift, .clean = true,
+        };
+        const double s = levels[i].sigma;
+        vtrain_objective *x;
+        vc_err err = { 0 };
+        assert_ok(vtrain_objective_open(&x, &o, &err), &err);
+        near((double)vtrain_level_of(x, 1, levels[i].r).weight, s * s * levels[i].weight, 1e-6);
+        vtrain_objective_close(x);
+    }
+}
+
 /* ---- stretched levels ---- */
 
 static int by_size(const void *a, const void *b)
@@ -529,7 +547,8 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_flow),         cmocka_unit_test(test_stretched),
+        cmocka_unit_test(test_flow),         cmocka_unit_test(test_clean),
+        cmocka_unit_test(test_stretched),
         cmocka_unit_test(test_flow_extremes),
         cmocka_unit_test(test_boundary),
         cmocka_unit_test(test_divided),

@@ -250,7 +250,7 @@ static vtrain_level flow_level(const vtrain_objective *o, double a, double s)
     return (vtrain_level){
         .sigma = s, .t = (float)(TIMES * s),
         .x_of = (float)(1 - s), .n_of = (float)s, .tx_of = -1, .tn_of = 1,
-        .weight = (float)loss_weight(&o->o, a, s),
+        .weight = (float)(loss_weight(&o->o, a, s) * (o->o.clean ? s * s : 1)),
     };
 }
 

@@ -63,6 +63,8 @@ typedef struct vtrain_objective_opts {
     double shift;
     vtrain_by_tokens by_tokens;
     int64_t grid;                /* flow: levels of a table; 0: every level */
+    bool clean;                  /* flow: the loss is that of the clean sample, noisy - s output,
+                                  * whose weight is s^2 times that of the velocity's */
     double terminal;             /* flow: the last level of the table, or of one of 1000, to which
                                   * the shifted levels are stretched; 0: they are not */
     /* The range of t that is trained; most 0: all of it. Flow: a shifted level s becomes

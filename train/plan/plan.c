@@ -330,6 +330,8 @@ static void error_text(char *text, size_t size, const vtrain *t)
     if (c->loss_type != VTRAIN_MSE)
         n = snprintf(text, size, ", %s of delta %g", word_of(t, "loss_type", type, sizeof type),
                      c->loss_delta);
+    if (c->precondition_outputs)
+        n += snprintf(text + n, size - (size_t)n, ", error of the clean sample");
     if (c->loss_cutoff > 0)
         snprintf(text + n, size - (size_t)n, ", errors above %g left out", c->loss_cutoff);
 }

@@ -48,6 +48,7 @@ static void drop_flow_flags(vtrain_config *c, vc_flags *set)
         { "timestep_sampling", c->timestep_sampling != VTRAIN_SAMPLING_AUTO },
         { "logit_mean", c->logit_mean != 0 }, { "logit_std", c->logit_std != 1 },
         { "mode_scale", c->mode_scale != 1.29 },
+        { "precondition_outputs", c->precondition_outputs },
     };
     for (size_t i = 0; i < sizeof flags_of_flow / sizeof *flags_of_flow; i++) {
         const char *flag = flags_of_flow[i].flag;
@@ -69,6 +70,7 @@ static void drop_flow_flags(vtrain_config *c, vc_flags *set)
     c->logit_mean = 0;
     c->logit_std = 1;
     c->mode_scale = 1.29;
+    c->precondition_outputs = false;
 }
 
 /* A shift by tokens is the schedule's; --timestep_sampling may only name the same. */

@@ -122,6 +122,8 @@ void vtrain_take_loss(vtrain_config *c, vc_flags *set)
                        "smooth_l1: give one loss");
     else if (huber || l1)
         c->loss_type = named;
+    if (c->precondition_outputs && c->loss_type != VTRAIN_MSE)
+        vc_flags_wrong(set, "--precondition_outputs: belongs to --loss_type mse");
     if (c->loss_type == VTRAIN_MSE && c->loss_delta != 1)
         vc_flags_wrong(set, "--loss_delta: belongs to --loss_type huber or smooth_l1");
 }

@@ -82,7 +82,7 @@ static int open_objective(vtrain *t, vc_err *err)
         .kind = (vtrain_kind)(c->objective - 1), .density = (vtrain_density)c->weighting_scheme,
         .logit_mean = c->logit_mean, .logit_std = c->logit_std, .mode_scale = c->mode_scale,
         .shift = c->flow_shift, .by_tokens = t->model.scheduler.by_tokens, .grid = c->flow_levels,
-        .terminal = c->flow_terminal, .least = c->min_timestep, .most = c->max_timestep,
+        .clean = c->precondition_outputs, .terminal = c->flow_terminal, .least = c->min_timestep, .most = c->max_timestep,
         .keep_shape = c->preserve_distribution_shape,
         .list_from = t->model.boundary > 0 ? 0 : c->min_timestep_boundary,
         .list_to = t->model.boundary > 0 ? 0 : c->max_timestep_boundary,

@@ -72,7 +72,8 @@ static const vc_peer_row rows[] = {
     FLAG("training.model.logit_mean", "logit_mean"),
     FLAG("training.model.logit_std", "logit_std"),
     BY("training.model.mode_scale", "weighting_scheme", "uniform", "mode>mode_scale|*>", ""),
-    REFUSED("training.model.precondition_outputs training.model.moba_config", LOSS),
+    FLAG("training.model.precondition_outputs", "precondition_outputs"),
+    REFUSED("training.model.moba_config", LOSS),
     MAP("training.dit_precision", "fp32>|bf16>optimizer=adamw_bf16", "the types are fp32 and bf16"),
 
     FLAG("callbacks.grad_clip.max_grad_norm", "max_grad_norm"),

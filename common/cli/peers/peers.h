@@ -66,7 +66,11 @@ typedef struct vc_peer_file {
     bool expands;            /* ${NAME} is the environment's, [name] the run's name */
     bool is_flags;           /* other keys, after their section, are flags as they are typed */
     const vc_peer_row *rows; /* ended by a NULL key */
+    const vc_peer_row *more; /* rows that count after these; NULL: there are none */
 } vc_peer_file;
+
+/* Returns the row behind `row`, the first one for NULL; NULL: there is none. */
+const vc_peer_row *vc_peer_next(const vc_peer_file *peer, const vc_peer_row *row);
 
 /* Variables of a file of assignments (config_env.h), and the flag that they are. */
 typedef struct vc_peer_variable {
@@ -80,8 +84,8 @@ extern const vc_peer_variable vc_simpletuner_variables[];
 /* peers.c; ended by NULL. A file is of the first peer whose signs it has. */
 extern const vc_peer_file *const vc_peer_files[];
 extern const vc_peer_file vc_aitoolkit_file, vc_fastvideo_file, vc_ltxtrainer_file,
-    vc_onetrainer_file, vc_musubi_file, vc_sdscripts_data_file, vc_sdscripts_file,
-    vc_simpletuner_file;
+    vc_onetrainer_file, vc_musubi_file, vc_sdscripts_data_file, vc_sdscripts_sd3_file,
+    vc_sdscripts_file, vc_simpletuner_file;
 
 #define FLAG(keys, name) { .kind = VC_SETTING_FLAG, .key = keys, .flag = name }
 #define FLAG_NOTE(keys, name, note)                                                                \

@@ -1,11 +1,13 @@
 /* sdscripts.c - see peers.h: TOML of kohya's sd-scripts, of a run and of its datasets
  * (kohya-ss/sd-scripts 48d368fa, 2026-02-16: library/config_util.py, train_util.py,
- * flux_train_utils.py, networks/lora_flux.py, docs/config_README-en.md). Of its models FLUX.1 and
- * Chroma are here; model_type stands in the section of the model's files. A run's keys are its
- * flags, in any section; it names the file of its datasets, which is read with it. Paths start from
- * the current folder. */
+ * flux_train_utils.py, sd3_train_utils.py, networks/lora_flux.py and lora_sd3.py,
+ * docs/config_README-en.md). Of its models FLUX.1, Chroma and Stable Diffusion 3 are here. A file
+ * of the last names CLIP-G or lora_sd3; model_type stands in the section of the model's files. A
+ * run's keys are its flags, in any section; it names the file of its datasets, which is read with
+ * it. Paths start from the current folder. */
 #include <stddef.h>
 
+#include "common/cli/peers/blocks.h"
 #include "common/cli/peers/peers.h"
 
 #define TAGS                                                                                       \
@@ -67,8 +69,6 @@ static const vc_peer_row rows[] = {
     REFUSED("v2 v_parameterization v_pred_like_loss sdxl zero_terminal_snr "
             "debiased_estimation_loss scale_v_pred_loss_like_noise_pred gemma2 qwen3 "
             "text_encoder", FAMILIES),
-    REFUSED("clip_g", "sd-scripts trains Stable Diffusion 3 by the loss of the clean picture, "
-            "which vtrain has not: give --model and --training_type lora for that of the paper"),
     NOTE("max_token_length clip_skip tokenizer_cache_dir no_half_vae lowram highvram "
          "vae_batch_size cache_latents cache_latents_to_disk cache_text_encoder_outputs "
          "cache_text_encoder_outputs_to_disk text_encoder_batch_size disable_mmap_load_safetensors "
@@ -76,16 +76,18 @@ static const vc_peer_row rows[] = {
     NOTE("mem_eff_attn xformers sdpa torch_compile full_fp16_with_autocast "
          "cpu_offload_checkpointing split_mode fused_backward_pass blockwise_fused_optimizers",
          BACKEND),
-    NOTE("apply_t5_attn_mask", "the family decides which tokens are attended to"),
+    NOTE("apply_t5_attn_mask apply_lg_attn_mask", "the family decides which tokens are attended "
+         "to"),
     ONLY("raw", "model_prediction_type", "the model predicts the flow itself, which is raw"),
     BOTH("guidance_scale", "model_type", "flux", "flux/*>embedded_guidance|chroma/*>", ""),
 
     /* the LoRA */
-    KIND("network_module", "networks.lora_flux>training_type=lora|networks.loha>training_type=lora "
+    KIND("network_module", "networks.lora_flux>training_type=lora|networks.lora_sd3>"
+         "training_type=lora|networks.loha>training_type=lora "
          "adapter=loha|networks.lokr>training_type=lora adapter=lokr|lycoris.kohya>"
          "training_type=lora adapter=lycoris.kohya", "of sd-scripts' networks "
-         "networks.lora_flux, loha, lokr and LyCORIS's are here, not its loss of Stable Diffusion "
-         "3, which is that of the clean picture; its other models and adapters are " FAMILIES),
+         "networks.lora_flux, lora_sd3, loha, lokr and LyCORIS's are here; its other models and "
+         "adapters are " FAMILIES),
     FLAG("network_dim", "rank"),
     FLAG("network_weights", "lora_checkpoint"),
     EACH("network_args", "network_args"),
@@ -106,14 +108,16 @@ static const vc_peer_row rows[] = {
          "--eval_steps says how often held-out losses are computed, and --validation_sampler how "
          "samples are made"),
     REFUSED("save_n_epoch_ratio", "write --checkpointing_epochs N"),
-    REFUSED("huber_scale clip_l_dropout_rate clip_g_dropout_rate t5_dropout_rate "
-            "training_shift", LOSS),
+    REFUSED("huber_scale", LOSS),
+    UNLESS("0|0.0", "clip_l_dropout_rate clip_g_dropout_rate t5_dropout_rate", "a caption is "
+           "dropped from all text encoders: --caption_dropout_p"),
     REFUSED("use_lion_optimizer fused_optimizer_groups fp16_master_weights_and_gradients", ADAMW),
     NOTE("fp8_base_unet", "write --transformer_dtype fp8; int8 and nf4 are others"),
     REFUSED("gemma2_max_token_length qwen3_max_token_length t5_max_token_length t5_tokenizer_path "
             "llm_adapter_path system_prompt pos_emb_random_crop_rate enable_scaled_pos_embed "
-            "apply_lg_attn_mask save_clip save_t5xxl use_flash_attn use_sage_attn dataset_class",
-            "FLUX.1's files have no such setting: leave it out"),
+            "use_flash_attn use_sage_attn dataset_class",
+            "files of FLUX.1 and Stable Diffusion 3 have no such setting here: leave it out"),
+    NOTE("save_clip save_t5xxl", "text encoders are not trained"),
     NOTE("output_config offload_param_nvme_path t5xxl_device "
          "t5xxl_dtype vae_disable_cache skip_latents_validity_check", BACKEND),
     PAIRS("optimizer_args"),
@@ -131,8 +135,32 @@ static const vc_peer_row rows[] = {
     { 0 }
 };
 
+/* What a file of Stable Diffusion 3 has of its own: one file has the transformer and the VAE. */
+static const vc_peer_row sd3_rows[] = {
+    FLAG("clip_g", "text_encoder_2"),
+    FLAG("t5xxl", "text_encoder_3"),
+    FLAG("training_shift", "flow_shift"),
+    NOTE("guidance_scale discrete_flow_shift timestep_sampling sigmoid_scale",
+         "sd-scripts reads it of FLUX.1 alone"),
+    { 0 }
+};
+
+#define RUN                                                                                        \
+    "learning_rate=2e-6 max_train_steps=1600!!max_train_epochs train_batch_size=1 "                \
+    "adam_beta2=0.999 adam_weight_decay=0.01 flow_levels=1000 weighting_scheme=uniform "           \
+    "caption_dropout_p=0 training_type=full-finetune!!network_module "                             \
+    "rank=4??network_module network_alpha=1??network_module "
+
 const vc_peer_file vc_sdscripts_data_file = {
     .name = "sd-scripts", .signs = "datasets.subsets", .root = "", .is_flags = true, .rows = rows
+};
+
+const vc_peer_file vc_sdscripts_sd3_file = {
+    .name = "sd-scripts", .signs = "network_module=networks.lora_sd3|clip_g", .root = "",
+    .is_flags = true,
+    .defaults = RUN "flow_shift=1 precondition_outputs=true "
+                "target_name=" VC_SD3_BLOCKS "??network_module",
+    .rows = sd3_rows, .more = rows
 };
 
 const vc_peer_file vc_sdscripts_file = {
@@ -141,13 +169,9 @@ const vc_peer_file vc_sdscripts_file = {
              "pretrained_model_name_or_path output_name|train_data_dir caption_extension|"
              "dataset_config output_name",
     .root = "", .is_flags = true,
-    .defaults = "learning_rate=2e-6 max_train_steps=1600!!max_train_epochs train_batch_size=1 "
-                "adam_beta2=0.999 adam_weight_decay=0.01 "
-                "embedded_guidance=3.5!!model_type=chroma flow_shift=3 "
-                "flow_levels=1000 weighting_scheme=uniform timestep_sampling=sigma "
-                "training_type=full-finetune!!network_module "
-                "rank=4??network_module network_alpha=1??network_module "
-                "caption_dropout_p=0 target_name=" BLOCKS "??network_module",
+    .defaults = RUN "embedded_guidance=3.5!!model_type=chroma flow_shift=3 "
+                "timestep_sampling=sigma "
+                "target_name=" BLOCKS "??network_module",
     .needs = "ae|clip_l|t5xxl|model_prediction_type|t5xxl_max_token_length|"
              "network_module=networks.lora_flux",
     .without = "the file has no setting of FLUX.1 (ae, clip_l, t5xxl, model_prediction_type), and "
