@@ -17,7 +17,7 @@ fi
 # A family of videos is trained on clips, and its picture is a clip.
 frames=() length='' format=(--format png)
 case $family in
-ltx-2 | hunyuanvideo1.5 | skyreels-v2 | wan-vace)
+ltx-2 | hunyuanvideo1.5 | kandinsky5 | skyreels-v2 | wan-vace)
     frames=(--video_sample_size 256 --video_sample_n_frames 17 --video_sample_stride 1)
     length='"num_frames": 17, ' format=()
     if [ -z "$meta" ]; then

@@ -7,6 +7,7 @@ SOUND_TOY = dict(audio_in_channels=4, audio_out_channels=4, audio_num_attention_
 LTX23 = dict(rope_type="split", gated_attn=True, cross_attn_mod=True, audio_gated_attn=True,
              audio_cross_attn_mod=True, use_prompt_embeddings=False, perturbed_attn=True)
 TIMED = dict(patch_size_t=2, sample_height=300, sample_width=300, sample_frames=81)
+KANDINSKY5 = dict(in_visual_dim=16, out_visual_dim=16, visual_cond=True, attention_type="flash")
 
 # size: (family, config of the transformer)
 SIZES = {
@@ -30,6 +31,13 @@ SIZES = {
         num_layers=2, num_refiner_layers=1, num_attention_heads=3, attention_head_dim=32,
         text_embed_dim=64, text_embed_2_dim=32, image_embed_dim=32, rope_axes_dim=(8, 12, 12),
         task_type="t2v")),
+    "kandinsky5-lite": ("kandinsky5", dict(KANDINSKY5, model_dim=1792, ff_dim=7168)),
+    "kandinsky5-pro": ("kandinsky5", dict(
+        KANDINSKY5, model_dim=4096, ff_dim=16384, time_dim=1024, num_text_blocks=4,
+        num_visual_blocks=60, axes_dims=(32, 48, 48))),
+    "kandinsky5-toy": ("kandinsky5-toy", dict(
+        KANDINSKY5, model_dim=96, ff_dim=192, time_dim=64, num_text_blocks=1, num_visual_blocks=2,
+        axes_dims=(8, 12, 12), in_text_dim=64, in_text_dim2=32)),
     "wan-1.3b": ("wan2.1", dict(num_attention_heads=12, ffn_dim=8960, num_layers=30)),
     "wan-14b": ("wan2.1", dict(num_attention_heads=40, ffn_dim=13824, num_layers=40)),
     "wan-vace-1.3b": ("wan-vace", dict(num_attention_heads=12, ffn_dim=8960, num_layers=30,
@@ -322,6 +330,18 @@ FAMILIES["hunyuanvideo1.5-toy"] = dict(
     FAMILIES["hunyuanvideo1.5"],
     vae_config=lambda size: dict(block_out_channels=(8, 16, 32, 64, 64), layers_per_block=1),
     text={"text_encoder": QWEN_TEXT_TOY, "text_encoder_2": BYT5_TOY})
+FAMILIES["kandinsky5"] = dict(
+    FAMILIES["hunyuanvideo"], pipeline=lambda size: "Kandinsky5T2VPipeline",
+    transformer="Kandinsky5Transformer3DModel", layers=["num_text_blocks", "num_visual_blocks"],
+    scheduler_config=lambda size: dict(shift=5.0),
+    text={"text_encoder": QWEN, "text_encoder_2": CLIP},
+    tokenizer={"tokenizer": "Qwen2Tokenizer", "tokenizer_2": "CLIPTokenizer"},
+    tokenizer_golden="kandinsky5-text")
+FAMILIES["kandinsky5-toy"] = dict(
+    FAMILIES["kandinsky5"],
+    vae_config=lambda size: dict(block_out_channels=(32, 32, 32, 32), layers_per_block=1),
+    text={"text_encoder": QWEN_TOY,
+          "text_encoder_2": toy_clip((CLIP[0], dict(CLIP[1], eos_token_id=2)), 32)})
 FAMILIES["qwen-edit-toy"] = dict(
     FAMILIES["qwen-image"], pipeline=lambda size: "QwenImageEditPlusPipeline",
     vae_config=lambda size: dict(base_dim=8, z_dim=16, dim_mult=[1, 1, 1, 1], num_res_blocks=1),
