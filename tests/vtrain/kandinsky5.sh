@@ -54,7 +54,8 @@ in_trace() {
     grep -qa "\"$1\":" <(head -c 20000 trace/step-000001-mb-00-rank-00.safetensors) ||
         wrong "the trace has no $1"
 }
-for name in noisy_latents timestep encoder_hidden_states pooled_projections \
+for name in noisy_latents timestep hidden_states encoder_hidden_states encoder_attention_mask \
+    pooled_projections \
     grad/visual_transformer_blocks.0.self_attention.to_query.lora_B.weight; do
     in_trace $name
 done

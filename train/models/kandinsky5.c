@@ -195,6 +195,7 @@ static void kandinsky5_prepare(vt_ctx *g, void *model, vtrain_in *in)
     make_rope(g, m, in->x->dim, text->embeds->dim[1], in->made);
     in->made[KEYS] = vtrain_key_lengths(g, text, 0);
     in->made[MASK] = make_mask(g, in->x, in->clean);
+    vtrain_note_mask(g, in, "encoder_attention_mask", text);
 }
 
 /* ---- forward ---- */
@@ -206,6 +207,7 @@ static void kandinsky5_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_ten
     vt_tensor *x = in->x, *text = in->text[0].embeds, *pooled = in->text[1].pooled;
     vtrain_note(in, "pooled_projections", pooled);
     x = vt_concat(g, 1, 3, (vt_tensor *[]){ x, vt_scale(g, x, 0), in->made[MASK] });
+    vtrain_note(in, "hidden_states", in->note ? vt_permute(g, x, (int[]){ 0, 2, 3, 4, 1 }) : x);
     text = vt_linear(g, vt_cast(g, text, vt_compute(g)), &w->text);
     s[FIRST] = vt_layer_norm(g, text, w->text_norm.w, w->text_norm.b, EPS);
     x = vt_patchify(g, x, m->patch[0], m->patch[1], m->patch[2], VT_C_LAST);
