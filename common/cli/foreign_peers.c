@@ -337,8 +337,7 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(1, "bnb_quantization_config_path quantized_model_path quant_options", PACKED),
     REFUSED(0, "full_bf16 full_fp16", "write --optimizer adamw_bf16 for weights and moments in "
             "bf16"),
-    REFUSED(1, "clip ckpt text_encoder_clip text_encoder_qwen "
-            "text_encoder_4_path "
+    REFUSED(1, "clip ckpt text_encoder_4_path "
             "audio_encoder_path audio_processor_path processor_path processor_config "
             "tokenizer_1_path tokenizer_2_path tokenizer_t5xxl_path tokenizer_name "
             "turbo_dit override_dit "

@@ -20,7 +20,7 @@
  *   musubi          kohya-ss/musubi-tuner 30c658c, 2026-06-24: src/musubi_tuner/training/
  *                   parser_common.py and trainer_base.py (AdamW as PyTorch has it),
  *                   networks/lora.py (rank 4; modules of HunyuanVideo), lora_hv_1_5.py,
- *                   lora_wan.py, lora_flux.py, lora_qwen_image.py, lora_zimage.py and
+ *                   lora_kandinsky.py, lora_wan.py, lora_flux.py, lora_qwen_image.py, lora_zimage.py and
  *                   lora_flux_2.py (modules), dataset/config_utils.py
  *   diffusion-pipe  tdrussell/diffusion-pipe 8f83dbf, 2026-08-20: train.py (AdamW as PyTorch
  *                   has it), models/base.py (modules), utils/dataset.py, models/cosmos_predict2.py
@@ -224,6 +224,9 @@ const vc_like vc_vprep_like[] = {
 #define ERNIE_LAYERS \
     "layers\\.[0-9]+\\.(self_attention\\.(to_[qkv]|to_out\\.0)|" \
     "mlp\\.(gate_proj|up_proj|linear_fc2))"
+#define KANDINSKY5_BLOCKS \
+    "(text|visual)_transformer_blocks\\.[0-9]+\\.(feed_forward\\.(in|out)_layer|" \
+    "(self|cross)_attention\\.(to_query|to_key|to_value|out_layer))"
 #define FINETRAINERS_NAMES \
     "(transformer_blocks|single_transformer_blocks).*(to_q|to_k|to_v|to_out.0)"
 #define ALL_LINEAR "all-linear"
@@ -263,6 +266,7 @@ const vc_like_of_family vc_vtrain_like_of_family[] = {
     { DIFFSYNTH, "qwen-image", "flow_terminal", "0.02" },
     { MUSUBI, "hunyuanvideo", "target_name", DUAL(DUAL_LINEARS) },
     { MUSUBI, "hunyuanvideo1.5", "target_name", DUAL_BLOCKS },
+    { MUSUBI, "kandinsky5", "target_name", KANDINSKY5_BLOCKS },
     { MUSUBI, "wan2.1", "target_name", WAN_BLOCKS },
     { MUSUBI, "skyreels-v2", "target_name", WAN_BLOCKS },
     { MUSUBI, "qwen-image", "target_name", QWEN_BLOCKS },

@@ -13,6 +13,7 @@ for m in "wan WanPipeline 4" "i2v WanImageToVideoPipeline wan-i2v" "flux FluxPip
     "chroma ChromaPipeline 16" "sd3 StableDiffusion3Pipeline 4" "ernie ErnieImagePipeline 16" \
     "ideogram4 Ideogram4Pipeline 16" \
     "flux2 Flux2KleinPipeline 16" "hunyuan HunyuanVideoPipeline 4" "hv15 HunyuanVideo15Pipeline 9" \
+    "k5 Kandinsky5T2VPipeline 4" \
     "ltx LTXPipeline 8" \
     "cog CogVideoXFunControlPipeline cogvideox-control"; do
     read -ra words <<<"$m"
@@ -49,8 +50,13 @@ zattn=attention.to_q,attention.to_k,attention.to_v,attention.to_out.0
 eattn=self_attention.to_q,self_attention.to_k,self_attention.to_v,self_attention.to_out.0
 klein=attn.to_qkv_mlp_proj,attn.to_out
 kleins=$both,$klein,ff.linear_in,ff.linear_out,ff_context.linear_in,ff_context.linear_out
+k5=self_attention.to_query,self_attention.to_key,self_attention.to_value,self_attention.out_layer
+k5+=,cross_attention.to_query,cross_attention.to_key,cross_attention.to_value
+k5+=,cross_attention.out_layer
 zall=$zattn,feed_forward.w1,feed_forward.w2,feed_forward.w3
 rows="
+k5 none             16 43 3,072 $k5
+k5 musubi           32 43 6,016 $k5,feed_forward.in_layer,feed_forward.out_layer
 wan none            16 26 2,048 $attn12
 wan finetrainers    16 26 2,048 $attn12
 wan diffsynth       20 26 2,688 $attn12,$ffn

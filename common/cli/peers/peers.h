@@ -158,8 +158,8 @@ extern const vc_peer_file vc_aitoolkit_file, vc_fastvideo_file, vc_ltxtrainer_fi
 #define PACKED "the forms here are --transformer_dtype fp8, int8 and nf4"
 #define FAMILIES                                                                                   \
     "no family here; the families are Chroma, CogVideoX, ERNIE-Image, FLUX.1, FLUX.2, "            \
-    "HunyuanVideo, Ideogram 4, Krea 2, LTX-Video, LTX-2, Qwen-Image, SkyReels V2, "                \
-    "Stable Diffusion 3, Wan and Z-Image"
+    "HunyuanVideo, Ideogram 4, Kandinsky 5, Krea 2, LTX-Video, LTX-2, Qwen-Image, "                \
+    "SkyReels V2, Stable Diffusion 3, Wan and Z-Image"
 #define ADAPTERS                                                                                   \
     "the adapters are those of --adapter (lora, rslora, dora, loha, lokr), and --training_type "   \
     "full-finetune is the other way"
