@@ -1,6 +1,7 @@
 /* layouts.c - files of single components, as their first authors and ComfyUI's users have them: see
  * component.h */
 #include "formats/tensors/component.h"
+#include "formats/tensors/cosmos2_file.h"
 #include "formats/tensors/ltx2_file.h"
 
 /* ---- Wan and Qwen-Image: the autoencoder ---- */
@@ -132,21 +133,22 @@ static const vf_rename transformers_t5[] = {
     { .from = "spiece_model" },
     { 0 }
 };
-static const vf_sized t5_sizes[] = {
-    { .field = "d_model", .tensor = "encoder.final_layer_norm.weight" },
-    { .field = "vocab_size", .tensor = "shared.weight" },
-    { .field = "num_heads", .tensor = LAYER "0.SelfAttention.relative_attention_bias.weight",
-      .axis = 1 },
-    { .field = "d_kv", .tensor = LAYER "0.SelfAttention.q.weight", .by = "num_heads" },
-    { .field = "d_ff", .tensor = LAYER "1.DenseReluDense.wi_0.weight" },
-    { .field = "num_layers", .tensor = LAYER "0.SelfAttention.q.weight", .kind = VF_SIZE_COUNT },
-    { 0 }
-};
-#define T5 \
-    "\"feed_forward_proj\":\"gated-gelu\",\"layer_norm_epsilon\":1e-6," \
+#define T5_SIZES(wi) { \
+    { .field = "d_model", .tensor = "encoder.final_layer_norm.weight" }, \
+    { .field = "vocab_size", .tensor = "shared.weight" }, \
+    { .field = "num_heads", .tensor = LAYER "0.SelfAttention.relative_attention_bias.weight", \
+      .axis = 1 }, \
+    { .field = "d_kv", .tensor = LAYER "0.SelfAttention.q.weight", .by = "num_heads" }, \
+    { .field = "d_ff", .tensor = LAYER "1.DenseReluDense." wi ".weight" }, \
+    { .field = "num_layers", .tensor = LAYER "0.SelfAttention.q.weight", .kind = VF_SIZE_COUNT }, \
+    { 0 } }
+static const vf_sized t5_sizes[] = T5_SIZES("wi_0"), t5_relu_sizes[] = T5_SIZES("wi");
+#define T5(proj) \
+    "\"feed_forward_proj\":\"" proj "\",\"layer_norm_epsilon\":1e-6," \
     "\"relative_attention_num_buckets\":32,\"relative_attention_max_distance\":128}"
-static const char t5_config[] = "{\"model_type\":\"t5\"," T5;
-static const char umt5_config[] = "{\"model_type\":\"umt5\"," T5;
+static const char t5_config[] = "{\"model_type\":\"t5\"," T5("gated-gelu");
+static const char t5_relu_config[] = "{\"model_type\":\"t5\"," T5("relu");
+static const char umt5_config[] = "{\"model_type\":\"umt5\"," T5("gated-gelu");
 
 /* ---- CLIP ---- */
 
@@ -468,6 +470,9 @@ const vf_layout vf_layouts[] = {
                  "shared.weight" },
       .class = "umt5", .slot = "text_encoder", .names = transformers_t5,
       .config = umt5_config, .sizes = t5_sizes },
+    { .marks = { "encoder.block.0.layer.1.DenseReluDense.wi.weight", "shared.weight" },
+      .class = "t5", .slot = "text_encoder", .names = transformers_t5, .config = t5_relu_config,
+      .sizes = t5_relu_sizes },
     { .marks = { "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
                  "shared.weight" },
       .class = "t5", .slot = "text_encoder_2", .names = transformers_t5,
@@ -565,6 +570,10 @@ const vf_layout vf_layouts[] = {
     { .marks = { "text_fusion.projector.weight", "time_mod_proj.weight" },
       .class = "Krea2Transformer2DModel", .slot = "transformer", .config = "{}",
       .sizes = krea2_sizes, .beside = true },
+    { .marks = { "net." COSMOS2_MARK }, COSMOS2_TRANSFORMER("net.") },
+    { .marks = { "model.diffusion_model." COSMOS2_MARK },
+      COSMOS2_TRANSFORMER("model.diffusion_model.") },
+    { .marks = { COSMOS2_MARK }, COSMOS2_TRANSFORMER(NULL) },
     { .marks = { "layers.0.adaLN_sa_ln.weight", "adaLN_modulation.1.weight" },
       .class = "ErnieImageTransformer2DModel", .slot = "transformer", .config = "{}",
       .sizes = ernie_sizes, .beside = true },

@@ -6,12 +6,14 @@ zeros follow up to 512 tokens, noise's target, output, loss. The case `base` has
 are `lora/grad/<factor>`. Heads of "cosmos2" have 5 angles of rows, 5 of columns and 6 of frames,
 those of "cosmos2-40" 6, 6 and 8. The file "cosmos2-names" is a LoRA in the first authors' names,
 `theirs/<module>.lora_A.weight`, and `ours/<tensor>` that diffusers' reader of Anima's makes of it,
-whose transformer has these modules.
+whose transformer has these modules. The file "cosmos2-first" has the case `base` of weights in a
+file of the first authors, which diffusers' converter reads.
 """
 import golden
 import torch
 from diffusers import CosmosTransformer3DModel
 from diffusers.loaders.lora_conversion_utils import _convert_non_diffusers_anima_lora_to_diffusers
+from diffusers.loaders.single_file_utils import convert_cosmos_transformer_checkpoint_to_diffusers
 
 TINY = dict(in_channels=4, out_channels=4, num_attention_heads=2, attention_head_dim=32,
             num_layers=2, mlp_ratio=2.0, text_embed_dim=32, adaln_lora_dim=8,
@@ -57,8 +59,39 @@ def names(out):
                       _convert_non_diffusers_anima_lora_to_diffusers)
 
 
+# Heads are 128 wide in the files of the first authors, whose sizes the tensors show.
+FIRST = dict(TINY, num_attention_heads=1, attention_head_dim=128, mlp_ratio=4.0,
+             max_size=(128, 240, 240))
+
+
+def first(out):
+    """A file with the prefix and with a tensor that no model of diffusers has."""
+    d, text, rank = 128, FIRST["text_embed_dim"], FIRST["adaln_lora_dim"]
+    c = FIRST["in_channels"]
+    shapes = {"x_embedder.proj.1": (d, 4 * c + 4), "t_embedder.1.linear_1": (d, d),
+              "t_embedder.1.linear_2": (3 * d, d), "t_embedding_norm": (d,),
+              "final_layer.adaln_modulation.1": (rank, d),
+              "final_layer.adaln_modulation.2": (2 * d, rank), "final_layer.linear": (4 * c, d),
+              "pos_embedder.dim_spatial_range": (21,)}
+    for i in range(FIRST["num_layers"]):
+        at = f"blocks.{i}."
+        for kind, wide in (("self", d), ("cross", text)):
+            shapes.update({f"{at}{kind}_attn.{m}_proj": (d, d if m in ("q", "output") else wide)
+                           for m in ("q", "k", "v", "output")})
+            shapes.update({f"{at}{kind}_attn.{m}_norm": (128,) for m in "qk"})
+        for part in ("self_attn", "cross_attn", "mlp"):
+            shapes.update({f"{at}adaln_modulation_{part}.1": (rank, d),
+                           f"{at}adaln_modulation_{part}.2": (3 * d, rank)})
+        shapes.update({at + "mlp.layer1": (4 * d, d), at + "mlp.layer2": (d, 4 * d)})
+    golden.first_file(out / "cosmos2-first.safetensors", CosmosTransformer3DModel, FIRST,
+                      convert_cosmos_transformer_checkpoint_to_diffusers,
+                      {f"net.{n}" + ".weight" * ("range" not in n): s for n, s in shapes.items()},
+                      inputs(FIRST, "base", 2, 1, 4, 6), predict)
+
+
 def make(out):
     names(out)
+    first(out)
     for name, (fields, cases) in VARIANTS.items():
         golden.transformer(out / f"{name}.safetensors", CosmosTransformer3DModel,
                            {**TINY, **fields}, cases, inputs, predict,

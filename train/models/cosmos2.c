@@ -244,7 +244,8 @@ static vt_tensor *cosmos2_head(vt_ctx *g, void *model, const vtrain_in *in, vt_t
 }
 
 const vtrain_family vtrain_cosmos2 = {
-    .class_name = "CosmosTransformer3DModel", .lora_names = cosmos2_names,
+    .class_name = "CosmosTransformer3DModel",
+    .lora_names = cosmos2_names, .kohya = &vtrain_kohya_scripts,
     .text_args = { "encoder_hidden_states" }, .time = VTRAIN_TIME_LEVEL,
     .size = sizeof(cosmos2), .weights = offsetof(cosmos2, w), .table = model_table,
     .read = cosmos2_read, .fit = cosmos2_fit, .prepare = cosmos2_prepare, .embed = cosmos2_embed,

@@ -1,5 +1,6 @@
 /* test_cosmos2.c - Cosmos-Predict2's transformer against diffusers': outputs, losses, every
- * gradient, a LoRA's too; names in LoRA files; recomputation; refusals. */
+ * gradient, a LoRA's too; names in LoRA files, and files of the first authors; recomputation;
+ * refusals. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,6 +37,9 @@ static const ref_refusal bad_models[] = {
 static ref_suite suite = {
     .family = &vtrain_cosmos2, .variants = variants, .n = COUNT(variants),
     .f32 = { VC_F32, 3e-5, 3e-5, 1e-3, false }, .bf16 = { VC_BF16, 2e-2, 3e-2, 1e-2, true },
+    /* A file of NVIDIA's or of ComfyUI, without a config.json, is the model that diffusers makes
+     * of it. */
+    .first = "cosmos2-first",
     /* The first authors' names are read as diffusers reads them, whoever wrote the file. */
     .names = "cosmos2-names", .modules = 2 * 16 + 6,
     .refused = bad_models, .n_refused = COUNT(bad_models),
@@ -70,7 +74,8 @@ static void test_batches(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        REF_TESTS(suite), REF_NAMES(suite), REF_REFUSED(suite), cmocka_unit_test(test_batches),
+        REF_TESTS(suite), REF_NAMES(suite), REF_FIRST(suite), REF_REFUSED(suite),
+        cmocka_unit_test(test_batches),
     };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }
