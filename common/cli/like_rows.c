@@ -227,6 +227,9 @@ const vc_like vc_vprep_like[] = {
 #define KANDINSKY5_BLOCKS \
     "(text|visual)_transformer_blocks\\.[0-9]+\\.(feed_forward\\.(in|out)_layer|" \
     "(self|cross)_attention\\.(to_query|to_key|to_value|out_layer))"
+#define COSMOS2_BLOCKS \
+    "transformer_blocks\\.[0-9]+\\.(attn[12]\\.(to_[qkv]|to_out\\.0)|ff\\.net\\.(0\\.proj|2)|" \
+    "norm[123]\\.linear_[12])"
 #define FINETRAINERS_NAMES \
     "(transformer_blocks|single_transformer_blocks).*(to_q|to_k|to_v|to_out.0)"
 #define ALL_LINEAR "all-linear"
@@ -290,6 +293,7 @@ const vc_like_of_family vc_vtrain_like_of_family[] = {
     { DIFFUSION_PIPE, "krea2", "target_name",
       KREA2_BLOCKS "|text_fusion\\.projector|txt_in\\.linear_[12]" },
     { DIFFUSION_PIPE, "ernie-image", "target_name", ERNIE_LAYERS },
+    { DIFFUSION_PIPE, "cosmos2", "target_name", COSMOS2_BLOCKS },
     { DIFFUSION_PIPE, "ideogram4", "target_name",
       ZIMAGE_LAYERS(ZIMAGE_LINEARS "|adaln_modulation") },
     { DIFFUSION_PIPE, "flux2", "target_name", FLUX2_BLOCKS },

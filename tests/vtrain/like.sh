@@ -11,7 +11,7 @@ sampling+=(--image_sample_size 64)
 for m in "wan WanPipeline 4" "i2v WanImageToVideoPipeline wan-i2v" "flux FluxPipeline 16" \
     "qwen QwenImagePipeline 16" "zimage ZImagePipeline 4" "krea2 Krea2Pipeline 16" \
     "chroma ChromaPipeline 16" "sd3 StableDiffusion3Pipeline 4" "ernie ErnieImagePipeline 16" \
-    "ideogram4 Ideogram4Pipeline 16" \
+    "ideogram4 Ideogram4Pipeline 16" "cosmos2 Cosmos2TextToImagePipeline 4" \
     "flux2 Flux2KleinPipeline 16" "hunyuan HunyuanVideoPipeline 4" "hv15 HunyuanVideo15Pipeline 9" \
     "k5 Kandinsky5T2VPipeline 4" \
     "ltx LTXPipeline 8" \
@@ -54,6 +54,7 @@ k5=self_attention.to_query,self_attention.to_key,self_attention.to_value,self_at
 k5+=,cross_attention.to_query,cross_attention.to_key,cross_attention.to_value
 k5+=,cross_attention.out_layer
 zall=$zattn,feed_forward.w1,feed_forward.w2,feed_forward.w3
+narrow=norm1.linear_1,norm1.linear_2,norm2.linear_1,norm2.linear_2,norm3.linear_1,norm3.linear_2
 rows="
 k5 none             16 43 3,072 $k5
 k5 musubi           32 43 6,016 $k5,feed_forward.in_layer,feed_forward.out_layer
@@ -103,6 +104,8 @@ ernie none            8 20 1,536 $eattn
 ernie diffsynth       8 20 1,536 $eattn
 ernie diffusion-pipe 14 20 2,592 $eattn,mlp.gate_proj,mlp.up_proj,mlp.linear_fc2
 ernie ai-toolkit     14 20 2,592 $eattn,mlp.gate_proj,mlp.up_proj,mlp.linear_fc2
+cosmos2 none           16 38 3,840 $attn12
+cosmos2 diffusion-pipe 32 38 8,640 $attn12,ff.net.0.proj,ff.net.2,$narrow
 ideogram4 none           14 23 1,888 $zall
 ideogram4 musubi         14 23 1,888 $zall
 ideogram4 diffsynth      17 23 2,512 $zall,adaln_modulation,final_layer.adaln_modulation
