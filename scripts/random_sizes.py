@@ -10,6 +10,7 @@ TIMED = dict(patch_size_t=2, sample_height=300, sample_width=300, sample_frames=
 KANDINSKY5 = dict(in_visual_dim=16, out_visual_dim=16, visual_cond=True, attention_type="flash")
 
 # size: (family, config of the transformer)
+COSMOS2 = dict(rope_scale=(1.0, 4.0, 4.0), extra_pos_embed_type=None)
 SIZES = {
     "2b": ("cogvideox", dict(num_attention_heads=30, num_layers=30)),
     "5b": ("cogvideox", dict(num_attention_heads=48, num_layers=42, **ROPE)),
@@ -93,6 +94,11 @@ SIZES = {
         num_layers=2, num_attention_heads=4, num_key_value_heads=2, attention_head_dim=32,
         intermediate_size=256, text_hidden_dim=32, text_num_attention_heads=2,
         text_num_key_value_heads=2, text_intermediate_size=64, axes_dims_rope=(8, 12, 12))),
+    "cosmos2-2b": ("cosmos2", dict(COSMOS2, num_attention_heads=16, num_layers=28)),
+    "cosmos2-14b": ("cosmos2", dict(COSMOS2, num_attention_heads=40, num_layers=36)),
+    "cosmos2-toy": ("cosmos2-toy", dict(
+        COSMOS2, num_layers=2, num_attention_heads=3, attention_head_dim=32, mlp_ratio=2.0,
+        text_embed_dim=64, adaln_lora_dim=16)),
     "ernie-image": ("ernie-image", dict(num_layers=36, hidden_size=4096, num_attention_heads=32,
                                         ffn_hidden_size=12288, text_in_dim=3072)),
     "ernie-image-toy": ("ernie-image-toy", dict(
@@ -117,6 +123,10 @@ SIZES = {
 
 T5 = ("T5EncoderModel", dict(d_model=4096, d_ff=10240, d_kv=64, num_heads=64, vocab_size=32128,
                              feed_forward_proj="gated-gelu", tie_word_embeddings=False))
+T5_V1 = ("T5EncoderModel", dict(d_model=1024, d_ff=65536, d_kv=128, num_heads=128,
+                                vocab_size=32128, feed_forward_proj="relu"))
+T5_V1_TOY = ("T5EncoderModel", dict(T5_V1[1], d_model=64, d_ff=256, d_kv=16, num_heads=4,
+                                    num_layers=2, vocab_size=512))
 T5_TOY = ("T5EncoderModel", dict(T5[1], d_model=64, d_ff=128, d_kv=16, num_heads=4, num_layers=2,
                                  vocab_size=512))
 LLAMA = ("LlamaModel", dict(hidden_size=4096, intermediate_size=14336, num_attention_heads=32,
@@ -435,6 +445,14 @@ FAMILIES["krea2"] = dict(
 FAMILIES["krea2-toy"] = dict(
     FAMILIES["krea2"], text={"text_encoder": QWEN3_VL_TOY},
     vae_config=lambda size: dict(base_dim=16, dim_mult=[1, 2, 2, 2], num_res_blocks=1))
+FAMILIES["cosmos2"] = dict(
+    FAMILIES["wan2.1"], pipeline=lambda size: "Cosmos2TextToImagePipeline",
+    transformer="CosmosTransformer3DModel",
+    scheduler=lambda size: "FlowMatchEulerDiscreteScheduler",
+    scheduler_config=lambda size: dict(use_karras_sigmas=True),
+    text={"text_encoder": T5_V1}, tokenizer_golden="cosmos2-t5")
+FAMILIES["cosmos2-toy"] = dict(FAMILIES["cosmos2"], text={"text_encoder": T5_V1_TOY},
+                               vae_config=FAMILIES["krea2-toy"]["vae_config"])
 FAMILIES["ideogram-4"] = dict(
     FAMILIES["flux2"], pipeline=lambda size: "Ideogram4Pipeline",
     transformer="Ideogram4Transformer2DModel", layers=["num_layers"],

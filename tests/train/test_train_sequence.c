@@ -413,6 +413,8 @@ static void test_pictures(void **state)
         { "ideogram4", 2, { .channels = 16, .width = 208, .family = "ideogram4",
                             .vae = "AutoencoderKLFlux2" }, "" },
         { "zimage", 3, { .width = 32, .family = "z-image", .vae = "AutoencoderKL" }, "" },
+        { "cosmos2", 2, { .width = 32, .family = "cosmos2", .vae = "AutoencoderKLWan",
+                          .per_channel = true }, "" },
         { "ernie-image", 3, { .channels = 16, .width = 32, .family = "ernie-image",
                               .vae = "AutoencoderKLFlux2", .per_channel = true }, "" },
         /* these mask nothing: all prompts have as many tokens */

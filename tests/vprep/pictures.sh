@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # vprep and vdecode with folders of families of pictures, Qwen-Image, FLUX.1, FLUX.2, Krea 2,
-# Stable Diffusion 3, ERNIE-Image, Ideogram 4 and Z-Image, whose models are tiny, made of the
-# goldens' weights.
+# Stable Diffusion 3, ERNIE-Image, Cosmos-Predict2, Ideogram 4 and Z-Image, whose models are tiny,
+# made of the goldens' weights.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 export VLT_SOURCE
@@ -86,6 +86,16 @@ check "other layers" 2 vprep --meta media/metadata.json --image_sample_size 64 -
     --out no.lmdb
 stderr_has "krea2/model_index.json: text_encoder_select_layers has other layers"
 cp krea2.json krea2/model_index.json
+
+need make_model cosmos2 Cosmos2TextToImagePipeline 4
+check Cosmos2TextToImagePipeline 0 vprep --meta media/metadata.json --image_sample_size 64 \
+    --video_sample_size 64 --model cosmos2 --out cosmos2.lmdb
+stderr_has "4 encoded"                                       # the clip too
+has '"family": "cosmos2"' cosmos2.lmdb
+has '"class":"AutoencoderKLWan"' cosmos2.lmdb && has '"ratio":\[4,8,8\]' cosmos2.lmdb
+has '"class":"T5EncoderModel"' cosmos2.lmdb && has '"max_length":512,"width":32' cosmos2.lmdb
+check "show cosmos2" 0 vlat show cosmos2.lmdb 000000000000/000
+stdout_has 'prompt_embeds f16 \[10,32\]'                     # nine letters and </s>
 
 pictures ernie ErnieImagePipeline 16 16
 has '"family": "ernie-image"' ernie.lmdb

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # vtrain's predicted peak of memory is within 5 % of the real one for HunyuanVideo and 1.5,
 # LTX-Video, LTX-2 with and without its sound, Qwen-Image, Z-Image, Chroma, SD3, Krea 2, Ideogram 4,
-# ERNIE-Image, FLUX.1, FLUX.2, Wan, CogVideoX and Kandinsky 5, at a width of 256 and some hundred
-# tokens: LoRA and full finetune, with and without recomputation; for the built-in model on a few
-# samples, on many, and on two ranks; for LoRA's relatives; for bases in fewer bits; for a
-# distillation to few steps and ControlNets, of which two ranks share samples too. A limit is kept
-# by recomputation, also where the run is to recompute nothing.
+# ERNIE-Image, Cosmos-Predict2, FLUX.1, FLUX.2, Wan, CogVideoX and Kandinsky 5, at a width of 256
+# and some hundred tokens: LoRA and full finetune, with and without recomputation; for the built-in
+# model on a few samples, on many, and on two ranks; for LoRA's relatives; for bases in fewer bits;
+# for a distillation to few steps and ControlNets, of which two ranks share samples too. A limit is
+# kept by recomputation, also where the run is to recompute nothing.
 . "$(dirname "$0")/../lib/check.sh"
 [ "$VLT_FAULT_MEMORY" = 1 ] || { echo "skipped: sanitizers have memory of their own"; exit 77; }
 
@@ -145,6 +145,11 @@ need random_transformer krea2 '{"_class_name": "Krea2Transformer2DModel", "num_l
     "text_num_key_value_heads": 2, "text_intermediate_size": 256}'
 need random_dataset krea2.lmdb 2 1 40 40 64 512 krea2
 runs krea2 krea2
+need random_transformer cosmos2 '{"_class_name": "CosmosTransformer3DModel", "num_layers": 3,
+    "num_attention_heads": 2, "text_embed_dim": 256, "adaln_lora_dim": 64,
+    "rope_scale": [1, 4, 4]}'
+need random_dataset cosmos2.lmdb 2 1 40 40 64 256 cosmos2
+runs cosmos2 cosmos2
 need random_transformer ernie '{"_class_name": "ErnieImageTransformer2DModel", "num_layers": 3,
     "num_attention_heads": 2, "hidden_size": 256, "ffn_hidden_size": 768, "text_in_dim": 256}'
 need random_dataset ernie-image.lmdb 2 1 20 20 64 256 ernie-image

@@ -155,7 +155,8 @@ static double quantile(int steps, int i)
 /* The deviation s of the noise beside a clean picture; both divided by 1 + s are a flow's mix. */
 static double karras(int steps, int i)
 {
-    const double most = pow(KARRAS_MOST, 1 / KARRAS_ROOT), least = pow(KARRAS_LEAST, 1 / KARRAS_ROOT);
+    const double most = pow(KARRAS_MOST, 1 / KARRAS_ROOT);
+    const double least = pow(KARRAS_LEAST, 1 / KARRAS_ROOT);
     const double s = steps == 1 ? KARRAS_MOST
                                 : pow(most + i * (least - most) / (steps - 1), KARRAS_ROOT);
     return s / (1 + s);

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Cosmos-Predict2 Text2Image from pictures to a LoRA and pictures: vprep makes a dataset with a tiny
+# model's encoders, vtrain trains the model's transformer, samples from it and resumes, vdecode makes
+# the samples' pictures.
+. "$(dirname "$0")/../lib/check.sh"
+. "$lib/media.sh"
+. "$lib/vtrain.sh"
+. "$lib/pictures.sh"
+export VLT_SOURCE
+
+make_set Cosmos2TextToImagePipeline 4 0 9         # captions of 10 to 55 tokens
+expect 0 'flow matching, weighting logit_normal.*shift 1$' train dry "${lora[@]}" --dry_run
+absent dry
+expect 0 '2 stored prompts' train shown "${lora[@]}" --max_train_steps 2 --validation_steps 2 \
+    --num_inference_steps 3
+guided_at 2 7 0
+for attention in attn1 attn2; do
+    for module in to_q to_k to_v to_out.0; do
+        grep -aq "transformer_blocks.1.$attention.$module.lora_A" \
+            shown/checkpoint-2/pytorch_lora_weights.safetensors || wrong "no LoRA of $module"
+    done
+done
+decoded 2
+
+# ---- the names of other programs: those of the first authors ----
+same_loras shown/checkpoint-2
+grep -aq '"lora_unet_blocks_0_self_attn_q_proj.lora_down.weight"' \
+    shown/checkpoint-2/lora_kohya.safetensors || wrong "lora_kohya has other names"
+grep -aq '"diffusion_model.blocks.1.cross_attn.output_proj.lora_down.weight"' \
+    shown/checkpoint-2/lora_comfyui.safetensors || wrong "lora_comfyui has other names"
+
+# ---- a LoRA, also with frozen weights in 8 bits, and a full finetune resume bit for bit ----
+resume_alike 4
+
+# ---- what is refused: another family's scheduler, a model of more inputs ----
+sed 's/"use_karras_sigmas":true/"use_beta_sigmas":true/' m/scheduler/scheduler_config.json >beta.json
+expect 1 'use_beta_sigmas' train no "${lora[@]}" --scheduler beta.json
+absent no
+cp -r m world
+sed -i 's/"in_channels": *4/"in_channels": 5/' world/transformer/config.json
+expect 1 'in_channels: 5 with out_channels 4 is no known model' vtrain --latents a --model world \
+    --output_dir no "${lora[@]}"
+absent no
