@@ -1,9 +1,10 @@
 /* t5.h - the encoder stack of T5 and UMT5: token ids -> hidden states; inside precompute only.
  *
- * The models are those of Raffel et al. 2020 (T5 v1.0, whose feed-forward layers have a ReLU), those
- * with the changes of v1.1 (gated GELU, no tied output) and of Chung et al. 2023 (UMT5: a table of relative positions in each layer). Each half
- * of a layer begins with RMSNorm, linear layers have no biases, and attention scores are unscaled,
- * with a learned bias per head and bucket of distances.
+ * The models are those of Raffel et al. 2020 (T5 v1.0, whose feed-forward layers have a ReLU), also
+ * with the changes of v1.1 (gated GELU, no tied output), and of Chung et al. 2023 (UMT5: a table of
+ * relative positions in each layer). Each half of a layer begins with RMSNorm, linear layers have
+ * no biases, and attention scores are unscaled, with a learned bias per head and bucket of
+ * distances.
  *
  * Memory: weights stay in the file's map. n tokens in all take, for any number of layers, at most
  * 4n (d_model + max(d_ff, heads * d_kv)) f32, and 6 heads * (2m - 1) f32 for the distances of the m

@@ -32,4 +32,5 @@ def make(out):
         t[f"ids_{i}"], t[f"mask_{i}"] = tokens(prompt)
         t[f"states_{i}"] = encode(prompt)
     golden.save(out / "cosmos2-t5.safetensors", t, config=model.config.to_dict(), weights=weights,
-                tokenizer=text, prompts=json.dumps(prompts), captions=json.dumps(families.captions()))
+                tokenizer=text, prompts=json.dumps(prompts),
+                captions=json.dumps(families.captions()))

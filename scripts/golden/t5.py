@@ -1,4 +1,5 @@
-"""T5 v1.1, T5 v1.0 ("t5-relu") and UMT5 encoders: states of 40 and 150 tokens (beyond the last bucket of distances).
+"""T5 v1.1, T5 v1.0 ("t5-relu") and UMT5 encoders: states of 40 and 150 tokens, beyond the last
+bucket of distances.
 
 `states_N` have f32 weights, `bf16_40` and `f16_40` have weights rounded to this type; all states
 are computed in f32. T5 gets no mask: tokens attend to the pads at the end. UMT5 gets a mask, which

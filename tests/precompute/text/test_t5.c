@@ -1,5 +1,5 @@
-/* test_t5.c - the T5 and UMT5 encoders equal transformers' (tests/golden/t5, t5-relu, umt5): states, types
- * of files and of activations, memory, fingerprints, the classes of encoders. */
+/* test_t5.c - the T5 and UMT5 encoders equal transformers' (tests/golden/t5, t5-relu, umt5):
+ * states, types of files and of activations, memory, fingerprints, the classes of encoders. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
