@@ -30,11 +30,12 @@ static const ref_refusal bad_models[] = {
     { "{\"in_text_dim\":40}", "was expected" },
 };
 
-/* The promise for f32 is 3e-5. diffusers' own bf16 differs from its f32 by 9.6e-3 in outputs, by
- * 2.6e-2 in gradients and by 3.0e-2 in those of the LoRA. */
+/* The promise for f32 is 3e-5. diffusers' own bf16 differs from its f32 by up to 1.33e-2 of the
+ * largest number in outputs (`still`), by 2.6e-2 in gradients and by 3.0e-2 in those of the LoRA;
+ * with other factors that were tried its gradients differed by 3.6e-2. */
 static ref_suite suite = {
     .family = &vtrain_kandinsky5, .variants = variants, .n = COUNT(variants),
-    .f32 = { VC_F32, 3e-5, 3e-5, 1e-3, false }, .bf16 = { VC_BF16, 1e-2, 4e-2, 1e-2, true },
+    .f32 = { VC_F32, 3e-5, 3e-5, 1e-3, false }, .bf16 = { VC_BF16, 1.5e-2, 4e-2, 1e-2, true },
     .refused = bad_models, .n_refused = COUNT(bad_models),
 };
 
