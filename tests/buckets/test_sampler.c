@@ -290,14 +290,12 @@ static void test_million(void **state)
     enum { N = 1000000 };
     uint32_t *group = random_groups(N, 300), rows[8], n;
     vb_sampler *s = open_sampler(group, N, 300, 8, VB_LEFTOVER_SMALL, 1);
-    struct timespec a, b;
 
-    clock_gettime(CLOCK_MONOTONIC, &a);
+    const clock_t began = clock();              /* of the processor: others may run beside */
     vb_sampler_get(s, 0, rows, &n);
-    clock_gettime(CLOCK_MONOTONIC, &b);
-    double ms = (double)(b.tv_sec - a.tv_sec) * 1e3 + (double)(b.tv_nsec - a.tv_nsec) / 1e6;
+    double ms = 1e3 * (double)(clock() - began) / CLOCKS_PER_SEC;
     print_message("plan of %d samples: %.0f ms\n", N, ms);
-    assert_true(ms < 5000);                     /* even with sanitizers on a busy machine */
+    assert_true(ms < 5000);                     /* sanitizers take a tenth of it */
     vb_sampler_close(s);
     free(group);
 }

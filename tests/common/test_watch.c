@@ -234,7 +234,7 @@ static void answer_again(void)
     stop_rank(false);
     for (int r = now.from; r < now.from + now.n; r++) {
         snprintf(text, sizeof text, "step 7 of %d) answers again, after", r);
-        until_said(text, 10);
+        until_said(text, 60);
     }
     nap(26);
     for (int r = 0; r < size; r++)
@@ -274,14 +274,14 @@ static void are_lost(void)
     start(now.size, 8);
     nap(2);
     stop_rank(true);
-    double end = vc_seconds() + 16;
+    double end = vc_seconds() + 120;
     for (int r = 0; r < size; r++)
         while (!is_stopped(r) && !vc_watch_lost(ranks[r].watch)) {
             if (vc_seconds() > end)
                 fails("they are not given up");
             nap(0.02);
         }
-    check_warned(1);
+    check_warned(10);
     nap(3);
     for (int r = 0; r < size; r++) {
         if (is_stopped(r))
@@ -301,7 +301,7 @@ static void are_lost(void)
         if (!is_stopped(r) && pthread_create(&thread, NULL, leave, &ranks[r]))
             abort();
     snprintf(text, sizeof text, "left: %d\n", lowest());
-    until_said(text, 5);
+    until_said(text, 60);
     nap(1);
     if (strstr(strstr(said, "left: ") + 1, "left: "))
         fails("several ranks end the run");

@@ -216,11 +216,11 @@ exec real "$@"
 END
 chmod +x bin/ssh
 export FAKE_SLOW='tail -c +1 '"'\\''shard" FAKE_BYTES=5000 FAKE_ONCE=1
-expect 0 'has the 60 samples' timeout -k 1 60 vlat pull box:new.lmdb --out stood.lmdb --timeout 1
+expect 0 'has the 60 samples' timeout -k 1 300 vlat pull box:new.lmdb --out stood.lmdb --timeout 3
 same_files want.lmdb stood.lmdb
 FAKE_SLOW='cat >' FAKE_BYTES=0
 rm -rf stood home/stood.lmdb
-expect 0 'has the 60 samples' timeout -k 1 60 vlat push set.lmdb box:stood.lmdb --timeout 1 \
+expect 0 'has the 60 samples' timeout -k 1 300 vlat push set.lmdb box:stood.lmdb --timeout 3 \
     --connections 1
 same_files want.lmdb home/stood.lmdb
 [ -e stood ] || wrong "no push stood still"
@@ -228,13 +228,13 @@ unset FAKE_ONCE
 rm -f stood
 FAKE_SLOW='tail -c' FAKE_BYTES=200
 expect 1 'less than 1024 bytes a second came or went for 1 s (--lowest_speed, --timeout)' \
-    timeout -k 1 60 vlat pull box:new.lmdb --out stood2.lmdb --timeout 1
+    timeout -k 1 300 vlat pull box:new.lmdb --out stood2.lmdb --timeout 1
 FAKE_SLOW='mkdir -p' FAKE_BYTES=0
 expect 1 \
     'a command there has not answered for 10 s (10 times --timeout): does `ssh box true` work' \
-    timeout -k 1 60 vlat push set.lmdb box:stood2.lmdb --timeout 1
+    timeout -k 1 300 vlat push set.lmdb box:stood2.lmdb --timeout 1
 expect 1 'the 2 s of --max_time are over' \
-    timeout -k 1 60 vlat push set.lmdb box:stood2.lmdb --max_time 2
+    timeout -k 1 300 vlat push set.lmdb box:stood2.lmdb --max_time 2
 unset FAKE_SLOW FAKE_BYTES
 mv bin/real bin/ssh
 # no connection at all

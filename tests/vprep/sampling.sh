@@ -166,7 +166,7 @@ printf '{"file_path":"long.mp4","type":"video","text":"again"}\n%.0s' {1..100} \
     >"$dir/media/many.jsonl"
 many=(--meta "$dir/media/many.jsonl" "${sampling[@]}" --video_sample_size 256 --variants 4 \
     --workers 1 --out "$dir/many")
-for wait in 0.1 0.2 0.4 0.8 1.6 3.2 6.4 12.8; do
+for wait in 0.1 0.2 0.4 0.8 1.6 3.2 6.4 12.8 25.6 51.2; do
     vprep "${many[@]}" >"$stdout" 2>"$stderr" & pid=$!
     sleep $wait && kill $pid && wait $pid && got=0 || got=$?
     check "after $wait s" 0 vprep "${many[@]}" --dry_run

@@ -28,7 +28,7 @@ begin()
 ends()
 {
     local from=$SECONDS status=0
-    while kill -0 $job 2>/dev/null && ((SECONDS - from < 60 + 2 * limit)); do sleep 0.1; done
+    while kill -0 $job 2>/dev/null && ((SECONDS - from < 300 + 2 * limit)); do sleep 0.1; done
     ! kill -0 $job 2>/dev/null || { wrong "still runs"; kill -9 $(cat pid.*) $job; }
     wait $job || status=$?
     [ $status -eq "$1" ] || wrong "status $status, expected $1"
@@ -59,8 +59,12 @@ after $limit[.0]* s (--comm_timeout)"
 done
 
 # ---- a rank that comes late ----
-begin 1 start "${vtrain[@]}" --comm_timeout 60
-sleep 1
+begin 1 start "${vtrain[@]}" --comm_timeout 600
+until pgrep -r T -F pid.1 >"$stdout" 2>&1; do
+    sleep 0.1
+    kill -0 $job 2>/dev/null || { wrong "rank 1 does not stop"; break; }
+done
+sleep 1                                        # the others come to where they wait
 kill -CONT "$(cat pid.1)"
 ends 0
 output_lacks 'not connected'

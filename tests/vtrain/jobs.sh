@@ -84,7 +84,7 @@ for signal in 138:USR1 143:TERM; do
     slurm "${signal%:*}" "SIG$name: stopped after step 3" "${held[@]}" env \
         ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0" LD_PRELOAD="$VLT_FAULT_LIB" \
         VLT_FAULT="write@metrics.jsonl:3:run" \
-        VLT_FAULT_RUN="$ranks kill -$name \$(cat pid.batch); sleep 0.5" "${run[@]}"
+        VLT_FAULT_RUN="$ranks kill -$name \$(cat pid.batch); sleep 3" "${run[@]}"
     output_has 'vlt.sbatch: .*job 7 is requeued'
     lacks calls --ntasks
     holds calls '^srun .*--mpi=pmix .*--kill-on-bad-exit=1 .*--cpus-per-task=3 '
