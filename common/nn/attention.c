@@ -185,6 +185,23 @@ static nn_heads own_part(vt_ctx *g, const nn_heads *h, int k)
     return own;
 }
 
+/* Of a shared sequence of two parts, the results of the first part's queries alone. */
+static vt_tensor *attend_first(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v,
+                               vt_tensor *kv_len)
+{
+    int64_t first, second;
+    if (!vt_shared_tokens(g))
+        return nn_attend_shared(g, q, k, v, kv_len);
+    vt_shared_parts(g, &first, &second);
+    k = vt_to_heads(g, k);
+    v = vt_to_heads(g, v);
+    vt_share_tokens(g, first);
+    q = vt_attention(g, vt_to_heads(g, q), k, v, &(vt_attn){ .kv_len = kv_len });
+    q = nn_all_heads(g, vt_to_tokens(g, q));
+    vt_share_parts(g, first, second);
+    return q;
+}
+
 /* A stream that the block does not change needs no queries: no one would read their results. */
 void nn_joint_attention(vt_ctx *g, const nn_stream s[2], vt_tensor *kv_len, vt_tensor *out[2])
 {
@@ -199,8 +216,9 @@ void nn_joint_attention(vt_ctx *g, const nn_stream s[2], vt_tensor *kv_len, vt_t
         k[i] = nn_project(g, s[i].x, &w->k, &w->norm_k, &own);
         v[i] = nn_project(g, s[i].x, &w->v, NULL, &own);
     }
-    vt_tensor *o = nn_attend_shared(g, asking > 1 ? vt_concat(g, 1, 2, q) : q[0],
-                                    vt_concat(g, 1, 2, k), vt_concat(g, 1, 2, v), kv_len);
+    vt_tensor *keys = vt_concat(g, 1, 2, k), *values = vt_concat(g, 1, 2, v);
+    vt_tensor *o = asking > 1 ? nn_attend_shared(g, vt_concat(g, 1, 2, q), keys, values, kv_len)
+                              : attend_first(g, q[0], keys, values, kv_len);
     for (int i = 0; i < 2; i++) {
         out[i] = NULL;
         if (!o || !s[i].w->out.w)

@@ -1,6 +1,8 @@
 /* joint_block.c - the block of an MM-DiT; see joint_block.h */
 #include "common/nn/joint_block.h"
 
+#include "common/tensor/exchange.h"
+
 #define EPS 1e-6f                             /* of the layer norms, in all models named there */
 
 enum { ATTENTION = 0, FEED_FORWARD = 3, OWN = 6,     /* where shift, scale and gate of each begin */
@@ -29,6 +31,20 @@ static vt_tensor *modulated(vt_ctx *g, vt_tensor *x, const nn_times *t, const nn
     return nn_modulate(g, x, &plain, &m, EPS);
 }
 
+/* The second attention, in which the tokens of the first part of a shared sequence are all. */
+static vt_tensor *own_attention(vt_ctx *g, vt_tensor *x, const nn_stream_weights *w,
+                                const nn_heads *heads)
+{
+    int64_t first, second;
+    if (!vt_shared_tokens(g))
+        return nn_self_attention(g, x, &w->own, heads, NULL);
+    vt_shared_parts(g, &first, &second);
+    vt_share_tokens(g, first);
+    x = nn_self_attention(g, x, &w->own, heads, NULL);
+    vt_share_parts(g, first, second);
+    return x;
+}
+
 /* Adds to y the result of the second attention of the tokens x. */
 static vt_tensor *with_own(vt_ctx *g, vt_tensor *x, vt_tensor *y, const nn_times *t,
                            const nn_stream_weights *w, const nn_heads *heads,
@@ -36,7 +52,7 @@ static vt_tensor *with_own(vt_ctx *g, vt_tensor *x, vt_tensor *y, const nn_times
 {
     const nn_groups own = nn_part_groups(t, part, OWN);
     vt_tensor *h = nn_modulate(g, x, &plain, &own, EPS);
-    return nn_gate(g, y, nn_self_attention(g, h, &w->own, heads, NULL), &own);
+    return nn_gate(g, y, own_attention(g, h, w, heads), &own);
 }
 
 /* Adds the attention's result y, then the feed-forward's. */

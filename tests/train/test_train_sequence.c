@@ -399,6 +399,7 @@ static void test_pictures(void **state)
                          "--gradient_checkpointing=none" },
     };
 #undef TWO
+    static const int widths[] = { 4, 6, 12 }, pooled[] = { 4, 6, 0 };
     static const struct { const char *golden; int sp; toy t; const char *more; } models[] = {
         { "qwen", 2, { .width = 32, .family = "qwen-image" }, "" },
         { "hunyuan15", 2, { .width = 32, .encoders = 2, .family = "hunyuanvideo1.5",
@@ -422,6 +423,8 @@ static void test_pictures(void **state)
                            .family = "flux", .vae = "AutoencoderKL", .sample = equal }, WHOLE },
         { "flux2-klein", 2, { .channels = 16, .width = 48, .family = "flux2", .sample = equal,
                               .vae = "AutoencoderKLFlux2", .per_channel = true }, WHOLE },
+        { "sd3.5-medium", 2, { .widths = widths, .pooleds = pooled, .encoders = 3, .family = "sd3",
+                               .vae = "AutoencoderKL", .sample = equal }, WHOLE },
     };
     for (size_t i = 0; i < (ranks_fewer() ? 1 : COUNT(models)); i++) {
         char *folder = vc_path_join(*state, models[i].golden);

@@ -154,7 +154,8 @@ typedef struct vtrain_fit {
                                                * are fewer, where vtrain_in.shared is possible: the
                                                * tokens of s[0] are the sequence, or those of s[0]
                                                * and s[1] its parts, and blocks mix them by
-                                               * nn_self_attention or nn_joint_attention alone, or
+                                               * nn_self_attention or nn_joint_attention alone (of
+                                               * two parts by the latter, or nn_joint_block), or
                                                * say themselves which part is shared
                                                * (ltx2_sound.c); 0: it is not possible */
     int sound;                                /* numbers of a latent frame of sound that the model

@@ -104,6 +104,7 @@ typedef struct sd3 {
     int64_t layers, heads, head, in_channels, out_channels, patch, text, width, pooled, side;
     int64_t dual[MAX_LAYERS];                 /* dual_attention_layers */
     int qk_norm, n_dual;
+    int64_t picture;                          /* tokens of the picture, in this step */
     model_weights w;
 } sd3;
 
@@ -163,6 +164,7 @@ static void sd3_fit(const void *model, vtrain_fit *fit)
     const sd3 *m = model;
     *fit = (vtrain_fit){ .channels = (int)m->in_channels, .n_texts = N_TEXTS,
                          .text_width = { [T5] = m->text }, .blocks = (int)m->layers,
+                         .heads = m->heads,
                          .mult = { 1, (int)m->patch, (int)m->patch } };
 }
 
@@ -206,7 +208,7 @@ enum { CLIP_PAD, T5_ZEROS };                  /* in->made */
 
 static void sd3_prepare(vt_ctx *g, void *model, vtrain_in *in)
 {
-    const sd3 *m = model;
+    sd3 *m = model;
     const vt_tensor *x = in->x;
     if (!x || vt_failed(g))
         return;
@@ -217,6 +219,7 @@ static void sd3_prepare(vt_ctx *g, void *model, vtrain_in *in)
     check_texts(g, m, in->text);
     if (vt_failed(g))
         return;
+    m->picture = x->dim[3] / m->patch * (x->dim[4] / m->patch);
     const vt_tensor *clip = in->text[CLIP_L].embeds;
     const int64_t pad = m->text - width_of(clip) - width_of(in->text[CLIP_G].embeds);
     in->made[CLIP_PAD] = pad ? zeros(g, x->dim[0], clip->dim[1], pad) : NULL;
@@ -277,8 +280,10 @@ static vt_tensor *sd3_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tenso
     const int p = (int)m->patch;
     vt_tensor *e[2];
     vt_chunk(g, nn_modulation(g, s[TIME_AT], &m->w.mod_out, 2), 1, 2, e);
-    vt_tensor *x = vt_layer_norm_modulate(g, s[X], NULL, NULL, e[1], e[0], EPS);
-    return vt_unpatchify(g, vt_linear(g, x, &m->w.proj_out), in->x->dim + 1, 1, p, p, VT_C_LAST);
+    vt_tensor *noisy = vtrain_noisy_begin(g, s[X], m->picture);
+    vt_tensor *x = vt_layer_norm_modulate(g, noisy, NULL, NULL, e[1], e[0], EPS);
+    x = vtrain_noisy_end(g, vt_linear(g, x, &m->w.proj_out), m->picture);
+    return vt_unpatchify(g, x, in->x->dim + 1, 1, p, p, VT_C_LAST);
 }
 
 #define BLOCKS(table, n_out) \
@@ -290,6 +295,7 @@ const vtrain_family vtrain_sd3 = {
     .layout = VTRAIN_CHANNELS_FIRST,
     .size = sizeof(sd3), .weights = offsetof(sd3, w), .table = model_table,
     .read = sd3_read, .fit = sd3_fit, .prepare = sd3_prepare, .embed = sd3_embed, .head = sd3_head,
+    .two_parts = true,
     .blocks = { BLOCKS(dual_table, 2), BLOCKS(block_table, 2), BLOCKS(last_table, 1) },
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL, .flow_shift = 3, .logit_std = 1,
     .bf16 = true, .lr_full = 1e-5, .lr_lora = 1e-4, .guidance = 7, .batch = 1, .steps = 1000,
