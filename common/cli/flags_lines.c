@@ -144,11 +144,17 @@ void vc_flags_name_typed(const vc_flags *set, vc_progress *p)
 
 static void add_text(vc_flags *set, vc_lines *lines, const char *text)
 {
-    vc_line *l = line_of(lines, NULL, NULL);
+    char *typed = vc_flags_as_typed(set, text);
     set->faults += lines == &set->wrong;
+    for (int i = 0; typed && i < lines->n; i++)
+        if (lines->line[i].text && !strcmp(lines->line[i].text, typed)) {
+            free(typed);
+            return;
+        }
+    vc_line *l = typed ? line_of(lines, NULL, NULL) : NULL;
     if (l)
-        l->text = vc_flags_as_typed(set, text);
-    if (!l || !l->text)
+        l->text = typed;
+    else
         set->lost = true;
 }
 

@@ -43,6 +43,12 @@ const vc_foreign vc_ignored_flags[] = {
     NONE(0, "precompute_conditions enable_precomputation enable_text_encoder_in_dataloader "
          "precomputation_once precomputation_reuse load_tensors save_latents_and_embeddings "
          "save_image_latents cache_latents skip_existing cache_only bulk_decode", ENCODED),
+    NONE(0, "cache_latents_to_disk cache_text_encoder_outputs cache_text_encoder_outputs_to_disk "
+         "disable_mmap_load_safetensors skip_cache_check", ENCODED),
+    NONE(1, "save_model_as", "weights are saved in the forms of diffusers, kohya and ComfyUI"),
+    NONE(0, "apply_t5_attn_mask apply_lg_attn_mask", "the family decides which tokens are attended "
+         "to"),
+    ONLY("raw", "model_prediction_type", "the model predicts the flow itself, which is raw"),
     NONE(1, "preprocess_task preprocess_video_batch_size samples_per_file flush_frequency "
          "precomputation_items precomputation_dir precompute_data_dir cache_dir_vae "
          "cache_dir_text num_artifact_workers num_decode_threads map_num_proc", ENCODED),
@@ -337,6 +343,8 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(1, "bnb_quantization_config_path quantized_model_path quant_options", PACKED),
     REFUSED(0, "full_bf16 full_fp16", "write --optimizer adamw_bf16 for weights and moments in "
             "bf16"),
+    REFUSED(1, "t5xxl", "write vprep's --text_encoder_2 for FLUX.1, --text_encoder_3 for Stable "
+            "Diffusion 3 and --text_encoder for Chroma"),
     REFUSED(1, "clip ckpt text_encoder_4_path "
             "audio_encoder_path audio_processor_path processor_path processor_config "
             "tokenizer_1_path tokenizer_2_path tokenizer_t5xxl_path tokenizer_name "

@@ -18,6 +18,7 @@ static const struct { const char *names; vc_input_kind kind; const char *say; } 
     { "blockwise_controlnet_inpaint_mask controlnet_inpaint_mask", VC_INPUT_CONTROL_MASK, NULL },
     { "edit_image kontext_images", VC_INPUT_REFERENCES, NULL },
     { "flux_fill_image flux_fill_mask", VC_INPUT_FILL, NULL },
+    { "input_audio", VC_INPUT_SOUND, NULL },
     { "vace_video vace_video_mask vace_reference_image", VC_INPUT_VACE, NULL },
     /* the kind of a ControlNet-Union's picture: train/data/kinds.h reads it */
     { "controlnet_processor_id controlnet_mode", VC_INPUT_COLUMN, NULL },
@@ -35,7 +36,7 @@ static const struct { const char *names; vc_input_kind kind; const char *say; } 
     REFUSED("animate_* animate2_* context_ref condition_y condition_latents clip_fea_ref "
             "grid_sizes seq_len_ref", NOT_TRAINED("Animate") "; " CONTROL_CLIPS),
     REFUSED("s2v_* motion_video motion_latents drop_motion_frames", PLAIN("S2V")),
-    REFUSED("input_audio audio_embeds audio_sample_rate audio_code_string audio_cover_strength "
+    REFUSED("audio_embeds audio_sample_rate audio_code_string audio_cover_strength "
             "audio_flow_shift audio_latents audio_noise", PLAIN("a model of sound")),
     REFUSED("vap_* negative_vap_prompt", PLAIN("Video-As-Prompt")),
     REFUSED("motion_bucket_id", PLAIN("the motion controller (speed control)")),

@@ -18,6 +18,7 @@ typedef enum vc_input_kind {
     VC_INPUT_FILL,                   /* flux_fill_image, flux_fill_mask: a picture and its mask */
     VC_INPUT_VACE,                   /* vace_video, its mask, vace_reference_image */
     VC_INPUT_CONTROL_MASK,           /* the mask of a ControlNet's picture */
+    VC_INPUT_SOUND,                  /* input_audio: the clip's sound */
     VC_INPUT_REFUSED                 /* nothing here is trained with it */
 } vc_input_kind;
 

@@ -149,6 +149,11 @@ void prep_take_inputs(vprep *p, vc_mode mode)
         take_fill(p);
     if (vc_inputs_have(c->extra_inputs, VC_INPUT_VACE))
         take_vace(p, mode);
+    if (vc_inputs_have(c->extra_inputs, VC_INPUT_SOUND)) {
+        c->with_audio = true;
+        vc_say(p->progress, "--extra_inputs input_audio selects --with_audio: the sound of each "
+               "clip's own file, whatever the list's column names");
+    }
     if (last || vc_inputs_have(c->extra_inputs, VC_INPUT_FIRST))
         take_image(p, mode);
     c->extra_inputs = vc_inputs_columns(c->extra_inputs);

@@ -130,10 +130,12 @@ static int take_inputs(const vtrain_config *c, vc_flags *set, vc_err *err)
 {
     const char *list = c->extra_inputs;
     vc_inputs_refuse(set, list);
-    if (!vc_inputs_have(list, VC_INPUT_CONTROL))
-        return 0;
+    int rc = vc_inputs_have(list, VC_INPUT_SOUND) ? vc_flags_prefer(set, "with_audio", "true", err)
+                                                  : 0;
+    if (rc || !vc_inputs_have(list, VC_INPUT_CONTROL))
+        return rc;
     const char *dropped = vc_inputs_have(list, VC_INPUT_FIRST) ? "0" : "1";
-    int rc = vc_flags_prefer(set, "image_dropout_p", dropped, err);
+    rc = vc_flags_prefer(set, "image_dropout_p", dropped, err);
     return rc ? rc : vc_flags_prefer(set, "control_dropout_p", "0", err);
 }
 

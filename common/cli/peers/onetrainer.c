@@ -160,7 +160,15 @@ static const vc_peer_row rows[] = {
     FLAG("seed", "seed"),
     MAP("optimizer.optimizer", "ADAMW>optimizer=adamw|ADAM>optimizer=adamw|ADAMW_8BIT>"
         "optimizer=adamw8bit|LION>optimizer=lion|LION_8BIT>optimizer=lion8bit|PRODIGY>"
-        "optimizer=prodigy|SCHEDULE_FREE_ADAMW>optimizer=schedule_free", ADAMW),
+        "optimizer=prodigy|ADAFACTOR>optimizer=adafactor|"
+        "SCHEDULE_FREE_ADAMW>optimizer=schedule_free", ADAMW),
+    BY("optimizer.relative_step", "optimizer", "ADAMW", "ADAFACTOR>adafactor_relative_step|*>", ""),
+    BY("optimizer.scale_parameter", "optimizer", "ADAMW", "ADAFACTOR>adafactor_scale_parameter|*>",
+       ""),
+    BY("optimizer.warmup_init", "optimizer", "ADAMW", "ADAFACTOR>adafactor_warmup_init|*>", ""),
+    BY("optimizer.clip_threshold", "optimizer", "ADAMW", "ADAFACTOR>adafactor_clip_threshold|*>",
+       ""),
+    BY("optimizer.decay_rate", "optimizer", "ADAMW", "ADAFACTOR>adafactor_decay_rate|*>", ""),
     BY("optimizer.d_coef", "optimizer", "ADAMW", "PRODIGY>prodigy_d_coef|*>", ""),
     BY("optimizer.safeguard_warmup", "optimizer", "ADAMW", "PRODIGY>prodigy_safeguard_warmup|*>",
        ""),
@@ -169,7 +177,7 @@ static const vc_peer_row rows[] = {
     BY("optimizer.beta1", "optimizer", "ADAMW", "ADAM*>adam_beta1|*>", ""),
     BY("optimizer.beta2", "optimizer", "ADAMW", "ADAM*>adam_beta2|*>", ""),
     BY("optimizer.eps", "optimizer", "ADAMW", "ADAM*>adam_epsilon|*>", ""),
-    BY("optimizer.weight_decay", "optimizer", "ADAMW", "ADAM*>adam_weight_decay|*>", ""),
+    BY("optimizer.weight_decay", "optimizer", "ADAMW", "ADA*>adam_weight_decay|*>", ""),
     REFUSED("optimizer.amsgrad optimizer.maximize optimizer.use_adopt optimizer.use_cautious "
             "optimizer.cautious optimizer.use_grams optimizer.use_AdEMAMix", ADAMW),
     NOTE("optimizer.* optimizer_defaults.*", "AdamW here has --adam_beta1, --adam_beta2, "
@@ -221,7 +229,10 @@ static const vc_peer_row rows[] = {
 const vc_peer_file vc_onetrainer_file = {
     .name = "OneTrainer", .signs = "training_method model_type|training_method base_model_name",
     .root = "",
-    .defaults = "adam_beta2=0.999 adam_weight_decay=0.01 learning_rate=3e-6 num_train_epochs=100 "
+    .defaults = "adam_beta2=0.999 adam_weight_decay=0.01!!optimizer.optimizer=ADAFACTOR "
+                "adam_weight_decay=0??optimizer.optimizer=ADAFACTOR "
+                "adafactor_relative_step=false??optimizer.optimizer=ADAFACTOR "
+                "adafactor_scale_parameter=false??optimizer.optimizer=ADAFACTOR learning_rate=3e-6 num_train_epochs=100 "
                 "train_batch_size=1 lr_scheduler=constant_with_warmup lr_warmup_steps=200 "
                 "rank=16??training_method=LORA network_alpha=1??training_method=LORA "
                 "target_name=all-linear??training_method=LORA!!layer_filter "

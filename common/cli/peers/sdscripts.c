@@ -156,7 +156,8 @@ const vc_peer_file vc_sdscripts_data_file = {
 };
 
 const vc_peer_file vc_sdscripts_sd3_file = {
-    .name = "sd-scripts", .signs = "network_module=networks.lora_sd3|clip_g", .root = "",
+    .name = "sd-scripts", .signs = "network_module=networks.lora_sd3|clip_g pretrained_model_name_or_path",
+    .root = "",
     .is_flags = true,
     .defaults = RUN "flow_shift=1 precondition_outputs=true "
                 "target_name=" VC_SD3_BLOCKS "??network_module",
@@ -165,7 +166,8 @@ const vc_peer_file vc_sdscripts_sd3_file = {
 
 const vc_peer_file vc_sdscripts_file = {
     .name = "sd-scripts",
-    .signs = "network_module=networks.*|network_module=lycoris*|clip_l|t5xxl|"
+    .signs = "network_module=networks.*|network_module=lycoris*|t5xxl|"
+             "clip_l pretrained_model_name_or_path|"
              "pretrained_model_name_or_path output_name|train_data_dir caption_extension|"
              "dataset_config output_name",
     .root = "", .is_flags = true,
