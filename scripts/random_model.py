@@ -13,19 +13,20 @@ sound and the vocoder); of Wan 2.1 wan-1.3b, wan-14b and of its VACE wan-vace-1.
 SkyReels V2 skyreels-v2-df-1.3b, skyreels-v2-df-14b, skyreels-v2-14b (T2V); of FLUX.1 flux-dev,
 flux-schnell; of FLUX.2 flux2-klein-4b, flux2-klein-9b, flux2-dev; of Stable Diffusion 3 sd3-medium,
 sd3.5-medium, sd3.5-large; qwen is Qwen-Image, z-image is Z-Image, krea2 is Krea 2, ideogram-4 is
-Ideogram 4, chroma is Chroma, ernie-image is ERNIE-Image; cosmos2-2b and cosmos2-14b are
-Cosmos-Predict2's Text2Image; qwen-edit-toy is Qwen-Image-Edit's (Plus) with its processor;
-hunyuanvideo1.5-toy, kandinsky5-toy, wan-vace-toy, skyreels-v2-toy, ltx-2-toy, z-image-toy,
-chroma-toy, sd3-toy, krea2-toy, ideogram-4-toy, ernie-image-toy, cosmos2-toy, flux2-toy,
-flux2-dev-toy and qwen-edit-toy are as small as a demonstration needs. Names and shapes are those of
-diffusers and transformers (instantiated without memory), values are uniform with a spread that
-keeps activations near 1. Large parts are sharded at 5 GB as the hub has them, and a piece of a
-tensor is in memory at a time. T5-XXL in bf16 takes 9.5 GB, LLaMA-3-8B 15 GB, the transformers of
-FLUX.2 klein 7.8 and 18.2 GB, Z-Image 12.3 GB, Chroma 17.8 GB, each of Ideogram 4's two 18.6 GB, of
-FLUX.1 23.8 GB, HunyuanVideo and Krea 2 25.6 GB each, Wan 14B 28.6 GB, LTX-2 38 GB (its Gemma 3
-another 23.5 GB), Qwen-Image 40.9 GB and FLUX.2-dev 64.4 GB and 47 GB for its text: delete OUT
-afterwards. With --sparse all values are zeros that take no space on the disk, for vtrain --dry_run.
-The tokenizer is --tokenizer (spiece.model, or LLaMA's tokenizer.json), else a tiny one.
+Ideogram 4, chroma is Chroma, ernie-image is ERNIE-Image; cosmos2-2b, cosmos2-14b, cosmos2-world-2b
+and cosmos2-world-14b are Cosmos-Predict2's Text2Image and Video2World; qwen-edit-toy is
+Qwen-Image-Edit's (Plus) with its processor; hunyuanvideo1.5-toy, kandinsky5-toy, wan-vace-toy,
+skyreels-v2-toy, ltx-2-toy, z-image-toy, chroma-toy, sd3-toy, krea2-toy, ideogram-4-toy,
+ernie-image-toy, cosmos2-toy, flux2-toy, flux2-dev-toy and qwen-edit-toy are as small as a
+demonstration needs. Names and shapes are those of diffusers and transformers (instantiated without
+memory), values are uniform with a spread that keeps activations near 1. Large parts are sharded at
+5 GB as the hub has them, and a piece of a tensor is in memory at a time. T5-XXL in bf16 takes 9.5
+GB, LLaMA-3-8B 15 GB, the transformers of FLUX.2 klein 7.8 and 18.2 GB, Z-Image 12.3 GB, Chroma 17.8
+GB, each of Ideogram 4's two 18.6 GB, of FLUX.1 23.8 GB, HunyuanVideo and Krea 2 25.6 GB each, Wan
+14B 28.6 GB, LTX-2 38 GB (its Gemma 3 another 23.5 GB), Qwen-Image 40.9 GB and FLUX.2-dev 64.4 GB
+and 47 GB for its text: delete OUT afterwards. With --sparse all values are zeros that take no space
+on the disk, for vtrain --dry_run. The tokenizer is --tokenizer (spiece.model, or LLaMA's
+tokenizer.json), else a tiny one.
 """
 import argparse
 import copy

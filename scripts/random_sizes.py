@@ -11,6 +11,7 @@ KANDINSKY5 = dict(in_visual_dim=16, out_visual_dim=16, visual_cond=True, attenti
 
 # size: (family, config of the transformer)
 COSMOS2 = dict(rope_scale=(1.0, 4.0, 4.0), extra_pos_embed_type=None)
+COSMOS2_WORLD = dict(COSMOS2, in_channels=17, rope_scale=(1.0, 3.0, 3.0))
 SIZES = {
     "2b": ("cogvideox", dict(num_attention_heads=30, num_layers=30)),
     "5b": ("cogvideox", dict(num_attention_heads=48, num_layers=42, **ROPE)),
@@ -96,6 +97,8 @@ SIZES = {
         text_num_key_value_heads=2, text_intermediate_size=64, axes_dims_rope=(8, 12, 12))),
     "cosmos2-2b": ("cosmos2", dict(COSMOS2, num_attention_heads=16, num_layers=28)),
     "cosmos2-14b": ("cosmos2", dict(COSMOS2, num_attention_heads=40, num_layers=36)),
+    "cosmos2-world-2b": ("cosmos2", dict(COSMOS2_WORLD, num_attention_heads=16, num_layers=28)),
+    "cosmos2-world-14b": ("cosmos2", dict(COSMOS2_WORLD, num_attention_heads=40, num_layers=36)),
     "cosmos2-toy": ("cosmos2-toy", dict(
         COSMOS2, num_layers=2, num_attention_heads=3, attention_head_dim=32, mlp_ratio=2.0,
         text_embed_dim=64, adaln_lora_dim=16)),
@@ -446,7 +449,8 @@ FAMILIES["krea2-toy"] = dict(
     FAMILIES["krea2"], text={"text_encoder": QWEN3_VL_TOY},
     vae_config=lambda size: dict(base_dim=16, dim_mult=[1, 2, 2, 2], num_res_blocks=1))
 FAMILIES["cosmos2"] = dict(
-    FAMILIES["wan2.1"], pipeline=lambda size: "Cosmos2TextToImagePipeline",
+    FAMILIES["wan2.1"], pipeline=lambda size: "Cosmos2VideoToWorldPipeline" if "world" in size
+    else "Cosmos2TextToImagePipeline",
     transformer="CosmosTransformer3DModel",
     scheduler=lambda size: "FlowMatchEulerDiscreteScheduler",
     scheduler_config=lambda size: dict(use_karras_sigmas=True),

@@ -43,7 +43,6 @@ const vf_other_pipeline vf_other_pipelines[] = {
     SAME("QwenImage*", "Qwen-Image", "QwenImagePipeline"),
     READS("StableDiffusion3ControlNet*", "Stable Diffusion 3 with a ControlNet", "a control picture"),
     SAME("StableDiffusion3*", "Stable Diffusion 3", "StableDiffusion3Pipeline"),
-    READS("Cosmos2VideoTo*", "Cosmos-Predict2 Video2World", "a mask of known frames"),
     READS("Cosmos2_5_Predict*", "Cosmos-Predict2.5", "states of all layers of Qwen2.5-VL"),
     READS("Cosmos2_5_Transfer*", "Cosmos-Transfer2.5", "a control clip"),
     READS("WanAnimate*", "Wan 2.2 Animate", "poses and a face"),

@@ -467,7 +467,6 @@ static const vf_config_row cosmos2_fields[] = {
 };
 #define COSMOS25 "states of all layers of Qwen2.5-VL (Cosmos-Predict2.5)"
 static const vf_variant cosmos2_variants[] = {
-    { .channels = 17, .reads = "a mask of known frames (Cosmos-Predict2 Video2World)" },
     { .sign = "learnable_pos_embed*", .reads = "a table of positions (Cosmos 1.0)" },
     { .sign = "crossattn_proj*", .reads = COSMOS25 },
     { .field = "use_crossattn_projection", .reads = COSMOS25 },
@@ -586,8 +585,8 @@ const vf_transformer_kind vf_transformer_kinds[] = {
       .variants = kandinsky5_variants, .trained = "Kandinsky 5 Lite or Pro of five seconds" },
     { .class = "CosmosTransformer3DModel", .names = cosmos2_names, .fields = cosmos2_fields,
       .in = "in_channels", .out = "out_channels", .in_default = 16, .out_default = 16,
-      .channels = { { 1, 0 } }, .variants = cosmos2_variants,
-      .trained = "Cosmos-Predict2 Text2Image" },
+      .channels = { { 1, 0 }, { 1, 1 } }, .variants = cosmos2_variants,
+      .trained = "Cosmos-Predict2 Text2Image or Video2World" },
     { .class = "Ideogram4Transformer2DModel", .names = ideogram4_names,
       .variants = ideogram4_variants, .trained = "Ideogram 4" },
     { .class = "FluxTransformer2DModel", .names = flux_names, .fields = flux_fields,

@@ -1,13 +1,15 @@
 """Cosmos-Predict2's transformer: outputs, losses and gradients, and those of a LoRA.
 
 Cases `NAME/...` differ in grid: x [B,C,f,h,w], t [B], text with the lengths of its rows, which
-zeros follow up to 512 tokens, noise's target, output, loss. The case `base` has
-`grad/<parameter>` too; the case `lora` is of a LoRA on the same weights, frozen, and its gradients
-are `lora/grad/<factor>`. Heads of "cosmos2" have 5 angles of rows, 5 of columns and 6 of frames,
-those of "cosmos2-40" 6, 6 and 8. The file "cosmos2-names" is a LoRA in the first authors' names,
-`theirs/<module>.lora_A.weight`, and `ours/<tensor>` that diffusers' reader of Anima's makes of it,
-whose transformer has these modules. The file "cosmos2-first" has the case `base` of weights in a
-file of the first authors, which diffusers' converter reads.
+zeros follow up to 512 tokens, noise's target, output, loss. The case `base` has `grad/<parameter>`
+too; the case `lora` is of a LoRA on the same weights, frozen, and its gradients are
+`lora/grad/<factor>`. Heads of "cosmos2" have 5 angles of rows, 5 of columns and 6 of frames, those
+of "cosmos2-40" 6, 6 and 8. "cosmos2-world" has a channel that marks clean first frames, which the
+first row of a case has unless it is "none", and token_t [B,N] there. The file "cosmos2-names" is a
+LoRA in the first authors' names, `theirs/<module>.lora_A.weight`, and `ours/<tensor>` that
+diffusers' reader of Anima's makes of it, whose transformer has these modules. The file
+"cosmos2-first" has the case `base` of weights in a file of the first authors, which diffusers'
+converter reads.
 """
 import golden
 import torch
@@ -21,18 +23,25 @@ TINY = dict(in_channels=4, out_channels=4, num_attention_heads=2, attention_head
             concat_padding_mask=True, extra_pos_embed_type=None)
 VARIANTS = {
     "cosmos2": ({}, {"base": (2, 1, 6, 10), "odd": (1, 1, 14, 2), "clip": (1, 3, 4, 6)}),
+    "cosmos2-world": (dict(in_channels=5, num_layers=1, rope_scale=(1.0, 3.0, 3.0)),
+                      {"base": (2, 3, 4, 6), "none": (1, 2, 4, 4), "still": (1, 1, 4, 4)}),
     "cosmos2-40": (dict(num_attention_heads=1, attention_head_dim=40, num_layers=1,
                         rope_scale=(1.5, 2.0, 3.0)), {"base": (1, 2, 4, 6)}),
 }
 TIMES, LENGTHS, TEXT, TEXT_ROWS = [987.0, 437.0], [37, 64], 64, 512
+KNOWN = 1e-4 / (1 + 1e-4)                       # the level that a clean frame is said to have
 LORA = dict(r=3, lora_alpha=1,
             target_modules=["to_q", "to_k", "to_v", "to_out.0", "net.0.proj", "net.2", "linear_1",
                             "linear_2", "patch_embed.proj", "proj_out"])
 
 
 def inputs(config, case, b, f, h, w):
-    return golden.noisy(case, (b, config["in_channels"], f, h, w), TIMES[:b], TEXT,
-                        config["text_embed_dim"], LENGTHS[:b])
+    v = golden.noisy(case, (b, config["out_channels"], f, h, w), TIMES[:b], TEXT,
+                     config["text_embed_dim"], LENGTHS[:b])
+    if config["in_channels"] > config["out_channels"] and case != "none":
+        v["token_t"] = v["t"][:, None].repeat(1, f * h * w // 4)
+        v["token_t"][0, :h * w // 4] = 0        # a clean first frame in the first row alone
+    return v
 
 
 def predict(model, config, v):
@@ -40,8 +49,15 @@ def predict(model, config, v):
     b, h, w = len(v["x"]), *v["x"].shape[-2:]
     text = torch.zeros(b, TEXT_ROWS, config["text_embed_dim"])
     text[:, :TEXT] = v["text"]
-    return model(hidden_states=v["x"].to(dtype), timestep=(v["t"] / 1000).to(dtype),
-                 encoder_hidden_states=text.to(dtype),
+    level, more = v["t"] / 1000, {}
+    if config["in_channels"] > config["out_channels"]:
+        known = torch.zeros(b, 1, v["x"].shape[2], 1, 1)
+        if "token_t" in v:
+            known[0, :, 0] = 1
+            level = known * KNOWN + (1 - known) * level.view(-1, 1, 1, 1, 1)
+        more = dict(condition_mask=known.expand(-1, -1, -1, h, w).to(dtype))
+    return model(hidden_states=v["x"].to(dtype), timestep=level.to(dtype),
+                 encoder_hidden_states=text.to(dtype), **more,
                  padding_mask=torch.zeros(1, 1, 8 * h, 8 * w, dtype=dtype), return_dict=False)[0]
 
 

@@ -57,7 +57,7 @@ static void pipelines_are_unique(void **state)
             assert_true(n < 64);
             seen[n++] = f->pipeline[i].class;
         }
-    assert_int_equal(n, 48);
+    assert_int_equal(n, 49);
 }
 
 static void encoders_of_families(void **state)

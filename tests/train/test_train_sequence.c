@@ -285,6 +285,12 @@ static void test_wan(void **state)
  * a clean first frame have times of their own. */
 static void test_ltx(void **state)
 {
+    static const toy_sample even[] = {
+        { .number = 0, .f = 3, .h = 4, .w = 6, .caption = { "a red ball!" } },
+        { .number = 1, .f = 3, .h = 4, .w = 6, .caption = { "a long walk" } },
+        { .number = 2, .f = 1, .h = 4, .w = 4, .caption = { "three cubes" } },
+        { .number = 3, .f = 1, .h = 4, .w = 4, .caption = { "a wet night in a town" } },
+    };
     static const toy_sample samples[] = {
         { .number = 0, .f = 3, .h = 4, .w = 3, .caption = { "a red ball!" } },
         { .number = 1, .f = 3, .h = 4, .w = 3, .caption = { "a long walk" } },
@@ -304,9 +310,12 @@ static void test_ltx(void **state)
     };
 #undef FIRST
 #undef LORA_OF
-    static const struct { const char *golden, *family, *connectors; } models[] = {
-        { "ltx", "ltx-video", NULL }, { "ltx2-20", "ltx-2", "ltx2-connectors-20" },
-        { "ltx2-23", "ltx-2", "ltx2-connectors-23" },
+    static const struct { const char *golden, *family, *connectors; toy more; } models[] = {
+        { "ltx", "ltx-video", NULL, { .channels = 8 } },
+        { "ltx2-20", "ltx-2", "ltx2-connectors-20", { .channels = 8 } },
+        { "ltx2-23", "ltx-2", "ltx2-connectors-23", { .channels = 8 } },
+        { "cosmos2-world", "cosmos2", NULL, { .channels = 4, .sample = even, .per_channel = true,
+                                              .vae = "AutoencoderKLWan" } },
     };
     /* Another device takes a minute for LTX-2, whose kernels ltx2_device runs there. */
     const size_t n = strcmp(ranks_device, "cpu") ? 1 : COUNT(models);
@@ -318,8 +327,10 @@ static void test_ltx(void **state)
         golden_folder(models[i].golden, transformer);
         if (models[i].connectors)
             golden_folder(models[i].connectors, beside);
-        toy_make(&(toy){ .path = path, .sample = samples, .n = COUNT(samples), .channels = 8,
-                         .width = 32, .family = models[i].family });
+        toy t = models[i].more;
+        t.path = path, t.sample = t.sample ? t.sample : samples, t.n = COUNT(samples);
+        t.width = 32, t.family = models[i].family;
+        toy_make(&t);
         for (size_t k = 0; k < COUNT(row); k++) {
             if (i && k == ONCE)
                 continue;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Cosmos-Predict2 Text2Image from pictures to a LoRA and pictures: vprep makes a dataset with a tiny
-# model's encoders, vtrain trains the model's transformer, samples from it and resumes, vdecode makes
-# the samples' pictures.
+# model's encoders, vtrain trains the model's transformer, samples from it and resumes, and vdecode
+# makes the samples' pictures. Video2World from clips to samples that begin with a picture.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 . "$lib/vtrain.sh"
@@ -33,11 +33,31 @@ grep -aq '"diffusion_model.blocks.1.cross_attn.output_proj.lora_down.weight"' \
 resume_alike 4
 
 # ---- what is refused: another family's scheduler, a model of more inputs ----
-sed 's/"use_karras_sigmas":true/"use_beta_sigmas":true/' m/scheduler/scheduler_config.json >beta.json
+sed 's/use_karras_sigmas/use_beta_sigmas/' m/scheduler/scheduler_config.json >beta.json
 expect 1 'use_beta_sigmas' train no "${lora[@]}" --scheduler beta.json
 absent no
-cp -r m world
-sed -i 's/"in_channels": *4/"in_channels": 5/' world/transformer/config.json
-expect 1 'in_channels: 5 with out_channels 4 is no known model' vtrain --latents a --model world \
+cp -r m other
+sed -i 's/"in_channels": *4/"in_channels": 6/' other/transformer/config.json
+expect 1 'in_channels: 6 with out_channels 4 is no known model' vtrain --latents a --model other \
     --output_dir no "${lora[@]}"
+expect 2 'takes one timestep for all tokens of a sample' train no "${lora[@]}" \
+    --first_frame_conditioning_p 0.5
 absent no
+
+# ---- Video2World: clips that may begin with a clean frame, and samples that do ----
+small_set clips 8
+need make_model world Cosmos2VideoToWorldPipeline 4
+cat >image.jsonl <<'END'
+{"prompt": "a b", "height": 64, "width": 96, "num_frames": 9, "image": "clips/still-3.png"}
+END
+need vprep --meta clips/metadata.json "${sampling[@]}" --image_sample_size 64 --model world \
+    --out w --validation_prompts image.jsonl
+walk() {
+    vtrain --latents w --model world --output_dir "$1" --train_batch_size 2 --seed 5 --threads 1 \
+        --workers 1 --first_frame_conditioning_p 0.5 "${lora[@]}" "${@:2}"
+}
+expect 0 'memory: peak' walk first --max_train_steps 4 --validation_steps 4 --num_inference_steps 3
+expect 0 . walk cut --max_train_steps 2
+expect 0 . walk cut --max_train_steps 4 --resume_from_checkpoint latest
+same_end first/checkpoint-4 cut/checkpoint-4 || wrong "a resumed run has other weights"
+expect 0 '1 decoded' vdecode first --model world --format png

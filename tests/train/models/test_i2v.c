@@ -1,7 +1,7 @@
-/* test_i2v.c - image-to-video models of HunyuanVideo, HunyuanVideo 1.5, LTX-Video and Kandinsky 5
- * in whole runs: validation samples against diffusers' pipelines (tests/golden/samples-*; of T2V
- * with a negative prompt too), first frames as posterior means, and datasets that are made for
- * another of these models. */
+/* test_i2v.c - image-to-video models of HunyuanVideo, HunyuanVideo 1.5, LTX-Video, Kandinsky 5 and
+ * Cosmos-Predict2 in whole runs: validation samples against diffusers' pipelines
+ * (tests/golden/samples-*; of T2V with a negative prompt too), first frames as posterior means, and
+ * datasets that are made for another of these models. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +31,8 @@ static const struct model {
     const char *name;
     int interleave;
     const char *flags;
-    bool ltx, v15, kandinsky;                /* LTX-Video, HunyuanVideo 1.5, Kandinsky 5 */
+    bool ltx, v15, kandinsky, cosmos;        /* LTX-Video, HunyuanVideo 1.5, Kandinsky 5,
+                                              * Cosmos-Predict2 */
     const char *transformer;                 /* its golden, if not of this name */
     const char *pipeline;                    /* _class_name of --model, with Euler's scheduler */
 } models[] = {
@@ -51,6 +52,7 @@ static const struct model {
       " --guidance_scale 3", .pipeline = "LTXConditionPipeline" },
     { .name = "ltx-condition-text", .transformer = "ltx", .ltx = true,
       .flags = "--guidance_scale 3", .pipeline = "LTXConditionPipeline" },
+    { .name = "cosmos2-world", .cosmos = true, .flags = FIRST " --guidance_scale 2.5" },
 };
 enum { MODELS = sizeof models / sizeof *models };
 
@@ -75,6 +77,13 @@ static toy toy_of_kandinsky(const char *path)
     return (toy){ .path = path, .sample = clips, .n = 2, .channels = C, .width = WIDTH,
                   .pooled = WIDTH, .encoders = 2, .pooled_only = 2, .scaling = 0.476986,
                   .family = "kandinsky5", .vae = "AutoencoderKLHunyuanVideo" };
+}
+
+static toy toy_of_cosmos(const char *path)
+{
+    return (toy){ .path = path, .sample = clips, .n = 2, .channels = C, .width = WIDTH,
+                  .encoders = 1, .family = "cosmos2", .vae = "AutoencoderKLWan",
+                  .per_channel = true };
 }
 
 /* The second encoder's texts are ByT5's. */
@@ -112,6 +121,7 @@ static void samples_are_pipelines(void **state)
         vc_err err = { 0 };
         pipeline_set_make(models[i].ltx ? toy_of_ltx(path)
                           : models[i].kandinsky ? toy_of_kandinsky(path)
+                          : models[i].cosmos ? toy_of_cosmos(path)
                           : models[i].v15 ? toy_of_v15(path, strstr(models[i].name, "i2v"))
                                         : toy_of(path, models[i].interleave, true),
                           gold, 4 * F - 3);
@@ -207,7 +217,7 @@ static int make(void **state)
 {
     static const char *const names[] = { "hunyuan-replace", "hunyuan-concat", "skyreels-i2v",
                                          "hunyuan", "hunyuan15", "hunyuan15-i2v", "ltx",
-                                         "kandinsky5", NULL };
+                                         "kandinsky5", "cosmos2-world", NULL };
     return pipeline_models_make(state, names);
 }
 
