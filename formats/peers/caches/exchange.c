@@ -24,6 +24,33 @@ static const exchange_format *const formats[] = {
 };
 enum { FORMATS = sizeof formats / sizeof *formats };
 
+/* Trainers whose caches are not read, and what to do instead. */
+static const struct { const char *names, *say; } unread[] = {
+    { "ai-toolkit aitoolkit", "its _latent_cache and _t_e_cache are not read: vprep --config FILE "
+      "encodes the datasets of its file again" },
+    { "simpletuner SimpleTuner", "its caches are not read: vprep --config config.json encodes the "
+      "datasets of its multidatabackend.json again" },
+    { "onetrainer OneTrainer", "its cache is not read: vprep --config FILE encodes the concepts of "
+      "its file again" },
+    { "fastvideo FastVideo", "its Parquet files are not read: vprep --meta FOLDER encodes the "
+      "folder with videos2caption.json again" },
+    { "videox-fun VideoX-Fun", "it stores no latents: vprep --meta LIST encodes its list" },
+};
+
+/* Fails for a trainer whose caches are not read; 0: it is none of them. */
+static int refuse_unread(const char *name, const char *flag, vc_err *err)
+{
+    const size_t n = name ? strlen(name) : 0;
+    for (size_t i = 0; n && i < sizeof unread / sizeof *unread; i++)
+        for (const char *s = unread[i].names; *s; s += strspn(s, " ")) {
+            const size_t k = strcspn(s, " ");
+            if (k == n && !strncmp(s, name, n))
+                return vc_fail(err, VC_EUSAGE, "%s %s: %s", flag, name, unread[i].say);
+            s += k;
+        }
+    return 0;
+}
+
 static const exchange_format *need_format(const char *name, const char *flag, bool write,
                                           vc_err *err)
 {
@@ -35,6 +62,8 @@ static const exchange_format *need_format(const char *name, const char *flag, bo
             return formats[i];
         strcat(strcat(list, *list ? ", " : ""), formats[i]->name);
     }
+    if (refuse_unread(name, flag, err))
+        return NULL;
     size_t n = 0;
     const char *near = name ? vc_near_choice(list, name, &n) : NULL;
     if (near)
