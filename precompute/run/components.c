@@ -9,7 +9,7 @@
 #include "common/os/file.h"
 #include "common/roles.h"
 #include "formats/tensors/component.h"
-#include "formats/tensors/transformers.h"
+#include "formats/models/transformers.h"
 #include "precompute/run/vprep.h"
 
 enum { MAX_CONFIG = 1 << 20, MAX_LENGTH = 1 << 15 };       /* bytes of JSON; tokens */

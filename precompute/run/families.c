@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "formats/tensors/component.h"
-#include "formats/tensors/transformers.h"
+#include "formats/models/transformers.h"
 #include "precompute/encoder.h"
 
 static const vae_class *const vaes[] = { &vae_builtin, &vae_cogvideox, &vae_hunyuan,

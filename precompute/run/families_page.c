@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/families.h"
-#include "formats/tensors/transformers.h"
+#include "formats/models/transformers.h"
 
 enum { WIDTH = 78, BEHIND_NAME = 18, BELOW_NAME = 6 };   /* columns of a list */
 

@@ -16,7 +16,7 @@
 #include "common/os/threads.h"
 #include "common/tensor/backend.h"
 #include "formats/tensors/origins.h"
-#include "formats/tensors/transformers.h"
+#include "formats/models/transformers.h"
 #include "precompute/run/families_page.h"
 #include "precompute/run/reuse.h"
 #include "precompute/vprep/stages.h"

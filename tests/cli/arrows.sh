@@ -30,6 +30,7 @@ formats/json         common/base common/os
 formats/columnar     common/base common/os formats/keys
 formats/metadata     common/base common/os formats/columnar formats/json formats/keys
 formats/tensors      common common/base common/os common/tensor formats/json formats/keys
+formats/models       common common/os formats/json formats/tensors
 formats/lmdb         common/base common/os formats/keys
 formats/dataset      common common/base common/os formats/json formats/keys formats/lmdb
 formats/dataset      formats/tensors
@@ -56,12 +57,13 @@ precompute/sound     common/base common/nn formats/json formats/tensors
 precompute/sound     precompute precompute/media
 precompute/run       buckets common common/base common/cli common/comm common/os
 precompute/run       formats/columnar formats/dataset formats/json formats/keys formats/metadata
-precompute/run       formats/tensors
+precompute/run       formats/models formats/tensors
 precompute/run       precompute precompute/media precompute/sound
 precompute/encode    buckets common common/os formats/keys precompute/media precompute/run
 precompute/encode    precompute/pictures precompute/text precompute/sound
 precompute/vprep     common common/base common/cli common/os common/tensor formats/json formats/keys
-precompute/vprep     formats/columnar formats/metadata formats/tensors precompute/encode
+precompute/vprep     formats/columnar formats/metadata formats/models formats/tensors
+precompute/vprep     precompute/encode
 precompute/vprep     precompute/run precompute/text
 precompute/vdecode   common common/base common/cli common/os formats/dataset formats/report
 precompute/vdecode   formats/tensors precompute/media precompute/run precompute/sound
@@ -70,7 +72,7 @@ train/diffusion      common common/base common/os common/tensor formats/json
 train/lora           common/adapters common/base common/os common/tensor formats/json
 train/lora           formats/tensors
 train/models         common common/nn common/os common/tensor formats/json
-train/models         formats/tensors train/diffusion train/lora
+train/models         formats/models formats/tensors train/diffusion train/lora
 train/models/hunyuan common/nn common/tensor formats/json train/lora train/models
 train/models/ltx     common/nn common/tensor formats/json formats/tensors train/models
 train/models/wan     common/nn common/tensor formats/json train/models
@@ -99,7 +101,8 @@ train/plan           train/families train/models
 train/plan           train/optim
 train/plan           train/parallel train/samples train/steps
 train/sampling       common/base common/os train train/parallel train/plan train/steps
-train/vtrain         common/comm common/memory common/os formats/report formats/tensors train
+train/vtrain         common/comm common/memory common/os formats/models formats/report
+train/vtrain         formats/tensors train
 train/vtrain         train/families train/lora train/models
 train/vtrain         train/optim train/output train/parallel train/plan train/samples train/sampling
 train/vtrain         train/settings train/setup train/steps

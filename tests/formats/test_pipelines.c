@@ -13,7 +13,7 @@
 #include "common/families.h"
 #include "common/os/file.h"
 #include "formats/json/json.h"
-#include "formats/tensors/pipelines.h"
+#include "formats/models/pipelines.h"
 #include "tests/lib/ok.h"
 
 static bool is_known(const char *class)

@@ -8,7 +8,7 @@
 
 #include "common/nn/embeddings.h"
 #include "common/tensor/exchange.h"
-#include "formats/tensors/transformers.h"
+#include "formats/models/transformers.h"
 
 typedef struct vtrain_layer {
     const vtrain_dit *model;

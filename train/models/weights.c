@@ -13,7 +13,7 @@
 #include "common/tensor/packing.h"
 #include "formats/json/config.h"
 #include "formats/tensors/component.h"
-#include "formats/tensors/transformers.h"
+#include "formats/models/transformers.h"
 #include "train/lora/lora.h"
 
 enum { MAX_CONFIG = 1 << 20, SWAPPED = 4, PRESETS = 32 };

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/tensors/transformers.h"
+#include "formats/models/transformers.h"
 #include "train/families/families.h"
 #include "train/models/controlnet.h"
 #include "train/models/weights.h"

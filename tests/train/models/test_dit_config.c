@@ -1,5 +1,5 @@
 /* test_dit_config.c - a wrong config.json of a built-in transformer is refused; the names that
- * formats/tensors/transformers.h has of a class are those of its models' weights, no fewer and no
+ * formats/models/transformers.h has of a class are those of its models' weights, no fewer and no
  * more. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
-#include "formats/tensors/transformers.h"
-#include "formats/tensors/transformers_parts.h"
+#include "formats/models/transformers.h"
+#include "formats/models/parts.h"
 #include "tests/lib/ok.h"
 #include "train/families/families.h"
 #include "train/models/dit.h"

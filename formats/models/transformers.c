@@ -1,5 +1,5 @@
 /* transformers.c - see transformers.h */
-#include "formats/tensors/transformers.h"
+#include "formats/models/transformers.h"
 
 #include <ctype.h>
 #include <fnmatch.h>
@@ -9,8 +9,8 @@
 
 #include "common/os/file.h"
 #include "formats/tensors/component.h"
-#include "formats/tensors/pipelines.h"
-#include "formats/tensors/transformers_parts.h"
+#include "formats/models/pipelines.h"
+#include "formats/models/parts.h"
 
 enum { MAX_CONFIG = 1 << 20 };
 

@@ -1,7 +1,6 @@
-/* transformers_parts.h - the table of transformers.h: a row a class. Internal to
- * formats/tensors. */
-#ifndef FORMATS_TENSORS_TRANSFORMERS_PARTS_H
-#define FORMATS_TENSORS_TRANSFORMERS_PARTS_H
+/* parts.h - the table of transformers.h: a row a class. Internal to formats/models. */
+#ifndef FORMATS_MODELS_PARTS_H
+#define FORMATS_MODELS_PARTS_H
 
 #include <stdint.h>
 
@@ -35,5 +34,16 @@ typedef struct vf_transformer_kind {
     const char *trained;                     /* the models of this class that vtrain trains */
 } vf_transformer_kind;
 extern const vf_transformer_kind vf_transformer_kinds[];
+/* The lists of names of the table; first: as first authors have them. */
+extern const char *const vf_names_cogvideox[], *const vf_names_hunyuan[],
+    *const vf_names_hunyuan_first[], *const vf_names_hunyuan15[], *const vf_names_hunyuan15_first[],
+    *const vf_names_ltx[], *const vf_names_wan[], *const vf_names_skyreels2[],
+    *const vf_names_wan_first[], *const vf_names_skyreels2_first[], *const vf_names_wan_vace[],
+    *const vf_names_wan_vace_first[], *const vf_names_qwen[], *const vf_names_flux[],
+    *const vf_names_flux_first[], *const vf_names_chroma[], *const vf_names_chroma_first[],
+    *const vf_names_flux2[], *const vf_names_flux2_first[], *const vf_names_zimage[],
+    *const vf_names_krea2[], *const vf_names_ernie[], *const vf_names_kandinsky5[],
+    *const vf_names_cosmos2[], *const vf_names_ideogram4[], *const vf_names_sd3[],
+    *const vf_names_sd3_first[];
 
 #endif

@@ -1,16 +1,9 @@
-/* transformers_table.c - the classes of transformers that vtrain trains, and the variants that it
- * does not. See transformers.h */
-#include "formats/tensors/transformers_parts.h"
+/* table.c - the classes of transformers that vtrain trains, and the variants that it does not; see
+ * transformers.h */
+#include "formats/models/parts.h"
 
 /* ---- CogVideoX ---- */
 
-static const char *const cogvideox_names[] = {
-    "patch_embed.{pos_embedding,proj,text_proj}", "{time,ofs}_embedding.linear_{1,2}",
-    "norm_final", "norm_out.{linear,norm}", "proj_out",
-    "transformer_blocks.#.norm{1,2}.{linear,norm}",
-    "transformer_blocks.#.attn1.{norm_q,norm_k,to_q,to_k,to_v,to_out.0}",
-    "transformer_blocks.#.ff.net.{0.proj,2}", NULL
-};
 static const vf_config_row cogvideox_fields[] = {
     VF_ONLY_FLAG("flip_sin_to_cos", true),
     VF_ONLY_FLAG("attention_bias", true),
@@ -31,30 +24,6 @@ static const vf_variant cogvideox_variants[] = {
 
 /* ---- HunyuanVideo ---- */
 
-static const char *const hunyuan_names[] = {
-    "x_embedder.proj", "context_embedder.proj_in",
-    "context_embedder.time_text_embed.{timestep,text}_embedder.linear_{1,2}",
-    "time_text_embed.{timestep,text,guidance}_embedder.linear_{1,2}", "norm_out.linear", "proj_out",
-    "context_embedder.token_refiner.refiner_blocks.#."
-    "{norm1,norm2,attn.to_q,attn.to_k,attn.to_v,attn.to_out.0,ff.net.0.proj,ff.net.2,"
-    "norm_out.linear}",
-    "transformer_blocks.#.{norm1,norm1_context}.linear",
-    "transformer_blocks.#.attn.{norm_q,norm_k,norm_added_q,norm_added_k,to_q,to_k,to_v,to_out.0,"
-    "add_q_proj,add_k_proj,add_v_proj,to_add_out}",
-    "transformer_blocks.#.{ff,ff_context}.net.{0.proj,2}",
-    "single_transformer_blocks.#.{norm.linear,attn.norm_q,attn.norm_k,attn.to_q,attn.to_k,"
-    "attn.to_v,proj_mlp,proj_out}", NULL
-};
-static const char *const hunyuan_first_names[] = {
-    "img_in.proj", "{time,guidance}_in.mlp.{0,2}", "vector_in.{in,out}_layer",
-    "txt_in.input_embedder", "txt_in.t_embedder.mlp.{0,2}", "txt_in.c_embedder.linear_{1,2}",
-    "txt_in.individual_token_refiner.blocks.#.{norm1,norm2,self_attn_qkv,self_attn_proj,mlp.fc1,"
-    "mlp.fc2,adaLN_modulation.1}",
-    "final_layer.{linear,adaLN_modulation.1}",
-    "double_blocks.#.{img,txt}_{mod.linear,attn_qkv,attn_q_norm,attn_k_norm,attn_proj,mlp.fc1,"
-    "mlp.fc2}",
-    "single_blocks.#.{linear1,linear2,q_norm,k_norm,modulation.linear}", NULL
-};
 static const vf_config_row hunyuan_fields[] = {
     VF_ONLY_NUM("mlp_ratio", 4),
     VF_ONLY("qk_norm", "rms_norm", "rms_norm"),
@@ -79,30 +48,6 @@ static const vf_variant hunyuan_variants[] = {
 
 /* ---- HunyuanVideo 1.5 ---- */
 
-static const char *const hunyuan15_names[] = {
-    "x_embedder.proj", "context_embedder.proj_in",
-    "context_embedder.time_text_embed.{timestep,text}_embedder.linear_{1,2}",
-    "context_embedder.token_refiner.refiner_blocks.#."
-    "{norm1,norm2,attn.to_q,attn.to_k,attn.to_v,attn.to_out.0,ff.net.0.proj,ff.net.2,"
-    "norm_out.linear}",
-    "context_embedder_2.{norm,linear_1,linear_2,linear_3}",
-    "image_embedder.{norm_in,linear_1,linear_2,norm_out}",
-    "time_embed.timestep_embedder.linear_{1,2}", "cond_type_embed", "norm_out.linear", "proj_out",
-    "transformer_blocks.#.{norm1,norm1_context}.linear",
-    "transformer_blocks.#.attn.{norm_q,norm_k,norm_added_q,norm_added_k,to_q,to_k,to_v,to_out.0,"
-    "add_q_proj,add_k_proj,add_v_proj,to_add_out}",
-    "transformer_blocks.#.{ff,ff_context}.net.{0.proj,2}", NULL
-};
-static const char *const hunyuan15_first_names[] = {
-    "img_in.proj", "time_in.mlp.{0,2}", "txt_in.input_embedder", "txt_in.t_embedder.mlp.{0,2}",
-    "txt_in.c_embedder.linear_{1,2}", "byt5_in.{layernorm,fc1,fc2,fc3}",
-    "vision_in.proj.{0,1,3,4}", "cond_type_embedding",
-    "txt_in.individual_token_refiner.blocks.#.{norm1,norm2,self_attn_qkv,self_attn_proj,mlp.fc1,"
-    "mlp.fc2,adaLN_modulation.1}",
-    "final_layer.{linear,adaLN_modulation.1}",
-    "double_blocks.#.{img,txt}_{mod.linear,attn_q,attn_k,attn_v,attn_qkv,attn_q_norm,attn_k_norm,"
-    "attn_proj,mlp.fc1,mlp.fc2}", NULL
-};
 #define MEANFLOW "the time that a step leads to (step-distilled models)"
 static const vf_variant hunyuan15_variants[] = {
     { .field = "use_meanflow", .reads = MEANFLOW },
@@ -113,13 +58,6 @@ static const vf_variant hunyuan15_variants[] = {
 
 /* ---- LTX-Video ---- */
 
-static const char *const ltx_names[] = {
-    "proj_in", "proj_out", "scale_shift_table", "time_embed.linear",
-    "time_embed.emb.timestep_embedder.linear_{1,2}", "caption_projection.linear_{1,2}",
-    "transformer_blocks.#.scale_shift_table",
-    "transformer_blocks.#.attn{1,2}.{norm_q,norm_k,to_q,to_k,to_v,to_out.0}",
-    "transformer_blocks.#.ff.net.{0.proj,2}", NULL
-};
 /* Fields that LTX-Video and LTX-2 have with these values alone. */
 #define LTX_FIELDS                                                                                 \
     VF_ONLY_INT("patch_size", 1),                                                                  \
@@ -157,42 +95,6 @@ static const vf_variant ltx2_variants[] = {
 
 /* ---- Wan ---- */
 
-#define WAN_NAMES \
-    "patch_embedding", "proj_out", "scale_shift_table", \
-    "condition_embedder.{time,text}_embedder.linear_{1,2}", "condition_embedder.time_proj", \
-    "blocks.#.{scale_shift_table,norm2,ffn.net.0.proj,ffn.net.2}", \
-    "blocks.#.attn{1,2}.{norm_q,norm_k,to_q,to_k,to_v,to_out.0}"
-#define WAN_FIRST_NAMES \
-    "patch_embedding", "{time,text}_embedding.{0,2}", "time_projection.1", \
-    "head.{head,modulation}", "blocks.#.{modulation,norm3,ffn.0,ffn.2}", \
-    "blocks.#.{self,cross}_attn.{q,k,v,o,norm_q,norm_k}"
-static const char *const wan_names[] = {
-    WAN_NAMES, "condition_embedder.image_embedder.{pos_embed,norm1,norm2,ff.net.0.proj,ff.net.2}",
-    "blocks.#.attn2.{add_k_proj,add_v_proj,norm_added_k,norm_added_q}", NULL
-};
-static const char *const skyreels2_names[] = {
-    WAN_NAMES, "condition_embedder.image_embedder.{pos_embed,norm1,norm2,ff.net.0.proj,ff.net.2}",
-    "blocks.#.attn2.{add_k_proj,add_v_proj,norm_added_k,norm_added_q}", "fps_embedding",
-    "fps_projection.net.{0.proj,2}", NULL
-};
-static const char *const wan_first_names[] = {
-    WAN_FIRST_NAMES, "img_emb.{proj.0,proj.1,proj.3,proj.4,emb_pos}",
-    "blocks.#.cross_attn.{k_img,v_img,norm_k_img}", NULL
-};
-static const char *const skyreels2_first_names[] = {
-    WAN_FIRST_NAMES, "img_emb.{proj.0,proj.1,proj.3,proj.4,emb_pos}",
-    "blocks.#.cross_attn.{k_img,v_img,norm_k_img}", "fps_embedding", "fps_projection.{0,2}", NULL
-};
-static const char *const wan_vace_names[] = {
-    WAN_NAMES, "vace_patch_embedding",
-    "vace_blocks.#.{scale_shift_table,norm2,ffn.net.0.proj,ffn.net.2,proj_in,proj_out}",
-    "vace_blocks.#.attn{1,2}.{norm_q,norm_k,to_q,to_k,to_v,to_out.0}", NULL
-};
-static const char *const wan_vace_first_names[] = {
-    WAN_FIRST_NAMES, "vace_patch_embedding",
-    "vace_blocks.#.{modulation,norm3,ffn.0,ffn.2,before_proj,after_proj}",
-    "vace_blocks.#.{self,cross}_attn.{q,k,v,o,norm_q,norm_k}", NULL
-};
 static const vf_config_row wan_fields[] = {
     VF_ONLY_FLAG("cross_attn_norm", true),
     VF_ONLY("qk_norm", "rms_norm_across_heads", "rms_norm_across_heads"),
@@ -249,14 +151,6 @@ static const vf_variant skyreels2_variants[] = {
 
 /* ---- Qwen-Image ---- */
 
-static const char *const qwen_names[] = {
-    "time_text_embed.timestep_embedder.linear_{1,2}", "txt_norm", "img_in", "txt_in",
-    "norm_out.linear", "proj_out",
-    "transformer_blocks.#.{img,txt}_{mod.1,mlp.net.0.proj,mlp.net.2}",
-    "transformer_blocks.#.attn.{to_q,to_k,to_v,to_out.0,norm_q,norm_k,add_q_proj,add_k_proj,"
-    "add_v_proj,to_add_out,norm_added_q,norm_added_k}",
-    "__index_timestep_zero__", NULL              /* ComfyUI's mark of 2511, without values */
-};
 static const vf_config_row qwen_fields[] = {
     VF_ONLY_INT("patch_size", 2),
     VF_ONLY_FLAG("guidance_embeds", false),
@@ -275,24 +169,6 @@ static const vf_variant qwen_variants[] = {
 
 /* ---- FLUX.1 ---- */
 
-static const char *const flux_names[] = {
-    "time_text_embed.{timestep,text,guidance}_embedder.linear_{1,2}", "context_embedder",
-    "x_embedder", "norm_out.linear", "proj_out",
-    "transformer_blocks.#.{norm1,norm1_context}.linear",
-    "transformer_blocks.#.attn.{norm_q,norm_k,norm_added_q,norm_added_k,to_q,to_k,to_v,to_out.0,"
-    "add_q_proj,add_k_proj,add_v_proj,to_add_out}",
-    "transformer_blocks.#.{ff,ff_context}.net.{0.proj,2}",
-    "single_transformer_blocks.#.{norm.linear,attn.norm_q,attn.norm_k,attn.to_q,attn.to_k,"
-    "attn.to_v,proj_mlp,proj_out}", NULL
-};
-static const char *const flux_first_names[] = {
-    "img_in", "txt_in", "{time,guidance,vector}_in.{in,out}_layer",
-    "final_layer.{linear,adaLN_modulation.1}",
-    "double_blocks.#.{img,txt}_{attn.qkv,attn.proj,mod.lin,mlp.0,mlp.2}",
-    "double_blocks.#.{img,txt}_attn.norm.{query,key}_norm.scale",
-    "single_blocks.#.{linear1,linear2,modulation.lin}",
-    "single_blocks.#.norm.{query,key}_norm.scale", NULL
-};
 static const vf_config_row flux_fields[] = {
     VF_ONLY_INT("patch_size", 1),
     { 0 }
@@ -309,24 +185,6 @@ static const vf_variant flux_variants[] = {
 
 /* ---- Chroma ---- */
 
-static const char *const chroma_names[] = {
-    "distilled_guidance_layer.{in,out}_proj", "distilled_guidance_layer.layers.#.linear_{1,2}",
-    "distilled_guidance_layer.norms.#",
-    "context_embedder", "x_embedder", "proj_out",
-    "transformer_blocks.#.attn.{norm_q,norm_k,norm_added_q,norm_added_k,to_q,to_k,to_v,to_out.0,"
-    "add_q_proj,add_k_proj,add_v_proj,to_add_out}",
-    "transformer_blocks.#.{ff,ff_context}.net.{0.proj,2}",
-    "single_transformer_blocks.#.{attn.norm_q,attn.norm_k,attn.to_q,attn.to_k,attn.to_v,proj_mlp,"
-    "proj_out}", NULL
-};
-static const char *const chroma_first_names[] = {
-    "distilled_guidance_layer.{in,out}_proj", "distilled_guidance_layer.layers.#.{in,out}_layer",
-    "distilled_guidance_layer.norms.#.scale",
-    "img_in", "txt_in", "final_layer.linear",
-    "double_blocks.#.{img,txt}_{attn.qkv,attn.proj,mlp.0,mlp.2}",
-    "double_blocks.#.{img,txt}_attn.norm.{query,key}_norm.scale",
-    "single_blocks.#.{linear1,linear2,norm.query_norm.scale,norm.key_norm.scale}", NULL
-};
 static const vf_config_row chroma_fields[] = {
     VF_ONLY_INT("patch_size", 1),
     VF_ONLY_INT("approximator_num_channels", 64),
@@ -343,23 +201,6 @@ static const vf_variant chroma_variants[] = {
 
 /* ---- FLUX.2 ---- */
 
-static const char *const flux2_names[] = {
-    "time_guidance_embed.{timestep,guidance}_embedder.linear_{1,2}", "context_embedder",
-    "x_embedder", "norm_out.linear", "proj_out", "double_stream_modulation_{img,txt}.linear",
-    "single_stream_modulation.linear",
-    "transformer_blocks.#.attn.{norm_q,norm_k,norm_added_q,norm_added_k,to_q,to_k,to_v,to_out.0,"
-    "add_q_proj,add_k_proj,add_v_proj,to_add_out}",
-    "transformer_blocks.#.{ff,ff_context}.linear_{in,out}",
-    "single_transformer_blocks.#.attn.{norm_q,norm_k,to_qkv_mlp_proj,to_out}", NULL
-};
-static const char *const flux2_first_names[] = {
-    "img_in", "txt_in", "{time,guidance}_in.{in,out}_layer",
-    "final_layer.{linear,adaLN_modulation.1}", "double_stream_modulation_{img,txt}.lin",
-    "single_stream_modulation.lin",
-    "double_blocks.#.{img,txt}_{attn.qkv,attn.proj,mlp.0,mlp.2}",
-    "double_blocks.#.{img,txt}_attn.norm.{query,key}_norm.scale",
-    "single_blocks.#.{linear1,linear2}", "single_blocks.#.norm.{query,key}_norm.scale", NULL
-};
 static const vf_config_row flux2_fields[] = {
     VF_ONLY_INT("patch_size", 1),
     { 0 }
@@ -372,14 +213,6 @@ static const vf_variant flux2_variants[] = {
 
 /* ---- Z-Image ---- */
 
-static const char *const zimage_names[] = {
-    "all_x_embedder.2-1", "all_final_layer.2-1.{linear,adaLN_modulation.1}", "t_embedder.mlp.{0,2}",
-    "cap_embedder.{0,1}", "x_pad_token", "cap_pad_token",
-    "{layers,noise_refiner}.#.adaLN_modulation.0",
-    "{layers,noise_refiner,context_refiner}.#.{attention,ffn}_norm{1,2}",
-    "{layers,noise_refiner,context_refiner}.#.attention.{norm_q,norm_k,to_q,to_k,to_v,to_out.0}",
-    "{layers,noise_refiner,context_refiner}.#.feed_forward.{w1,w2,w3}", NULL
-};
 static const vf_config_row zimage_fields[] = {
     VF_ONLY_FLAG("qk_norm", true),
     VF_UNSET("siglip_feat_dim", "it is the width of pictures that Z-Image-Omni reads, which vtrain "
@@ -394,15 +227,6 @@ static const vf_variant zimage_variants[] = {
 
 /* ---- Krea 2 ---- */
 
-static const char *const krea2_names[] = {
-    "img_in", "time_embed.linear_{1,2}", "time_mod_proj", "txt_in.{norm,linear_1,linear_2}",
-    "text_fusion.projector", "final_layer.{scale_shift_table,norm,linear}",
-    "transformer_blocks.#.{scale_shift_table,norm1,norm2,ff.gate,ff.up,ff.down}",
-    "transformer_blocks.#.attn.{to_q,to_k,to_v,to_gate,to_out.0,norm_q,norm_k}",
-    "text_fusion.{layerwise,refiner}_blocks.#.{norm1,norm2,ff.gate,ff.up,ff.down}",
-    "text_fusion.{layerwise,refiner}_blocks.#."
-    "attn.{to_q,to_k,to_v,to_gate,to_out.0,norm_q,norm_k}", NULL
-};
 static const vf_variant krea2_variants[] = {
     { .sign = "control_*", .reads = "a control picture (ControlNet)" },
     { 0 }
@@ -410,12 +234,6 @@ static const vf_variant krea2_variants[] = {
 
 /* ---- ERNIE-Image ---- */
 
-static const char *const ernie_names[] = {
-    "x_embedder.proj", "text_proj", "time_embedding.linear_{1,2}", "adaLN_modulation.1",
-    "final_norm.linear", "final_linear", "layers.#.adaLN_{sa,mlp}_ln",
-    "layers.#.self_attention.{to_q,to_k,to_v,to_out.0,norm_q,norm_k}",
-    "layers.#.mlp.{gate_proj,up_proj,linear_fc2}", NULL
-};
 static const vf_config_row ernie_fields[] = {
     VF_ONLY_INT("patch_size", 1),
     VF_ONLY_FLAG("qk_layernorm", true),
@@ -428,17 +246,6 @@ static const vf_variant ernie_variants[] = {
 
 /* ---- Kandinsky 5 ---- */
 
-static const char *const kandinsky5_names[] = {
-    "time_embeddings.{in,out}_layer", "{text,pooled_text}_embeddings.{in_layer,norm}",
-    "visual_embeddings.in_layer", "out_layer.{modulation.out_layer,out_layer}",
-    "text_transformer_blocks.#.text_modulation.out_layer",
-    "visual_transformer_blocks.#.visual_modulation.out_layer",
-    "{text,visual}_transformer_blocks.#.feed_forward.{in,out}_layer",
-    "{text,visual}_transformer_blocks.#.self_attention."
-    "{to_query,to_key,to_value,query_norm,key_norm,out_layer}",
-    "visual_transformer_blocks.#.cross_attention."
-    "{to_query,to_key,to_value,query_norm,key_norm,out_layer}", NULL
-};
 static const vf_config_row kandinsky5_fields[] = {
     VF_ONLY_FLAG("visual_cond", true),        /* false: Kandinsky 5's models of pictures */
     { 0 }
@@ -451,12 +258,6 @@ static const vf_variant kandinsky5_variants[] = {
 
 /* ---- Cosmos-Predict2 ---- */
 
-static const char *const cosmos2_names[] = {
-    "patch_embed.proj", "time_embed.t_embedder.linear_{1,2}", "time_embed.norm",
-    "norm_out.linear_{1,2}", "proj_out", "transformer_blocks.#.norm{1,2,3}.linear_{1,2}",
-    "transformer_blocks.#.attn{1,2}.{norm_q,norm_k,to_q,to_k,to_v,to_out.0}",
-    "transformer_blocks.#.ff.net.{0.proj,2}", NULL
-};
 static const vf_config_row cosmos2_fields[] = {
     VF_ONLY_FLAG("concat_padding_mask", true),
     VF_UNSET("extra_pos_embed_type", "it is a table of positions of Cosmos 1.0, which vtrain "
@@ -478,13 +279,6 @@ static const vf_variant cosmos2_variants[] = {
 
 /* ---- Ideogram 4 ---- */
 
-static const char *const ideogram4_names[] = {
-    "input_proj", "llm_cond_{norm,proj}", "t_embedding.mlp_{in,out}", "adaln_proj",
-    "embed_image_indicator", "final_layer.{linear,adaln_modulation}",
-    "layers.#.adaln_modulation", "layers.#.{attention,ffn}_norm{1,2}",
-    "layers.#.attention.{norm_q,norm_k,to_q,to_k,to_v,to_out.0}",
-    "layers.#.feed_forward.{w1,w2,w3}", NULL
-};
 static const vf_variant ideogram4_variants[] = {
     { .sign = "control_*", .reads = "a control picture (ControlNet)" },
     { 0 }
@@ -492,22 +286,6 @@ static const vf_variant ideogram4_variants[] = {
 
 /* ---- Stable Diffusion 3 ---- */
 
-static const char *const sd3_names[] = {
-    "pos_embed.{pos_embed,proj}", "time_text_embed.{timestep,text}_embedder.linear_{1,2}",
-    "context_embedder", "norm_out.linear", "proj_out",
-    "transformer_blocks.#.{norm1,norm1_context}.linear",
-    "transformer_blocks.#.attn.{norm_q,norm_k,norm_added_q,norm_added_k,to_q,to_k,to_v,to_out.0,"
-    "add_q_proj,add_k_proj,add_v_proj,to_add_out}",
-    "transformer_blocks.#.attn2.{norm_q,norm_k,to_q,to_k,to_v,to_out.0}",
-    "transformer_blocks.#.{ff,ff_context}.net.{0.proj,2}", NULL
-};
-static const char *const sd3_first_names[] = {
-    "pos_embed", "x_embedder.proj", "{t,y}_embedder.mlp.{0,2}", "context_embedder",
-    "final_layer.{linear,adaLN_modulation.1}",
-    "joint_blocks.#.{x,context}_block.{attn.qkv,attn.proj,attn.ln_q,attn.ln_k,mlp.fc1,mlp.fc2,"
-    "adaLN_modulation.1}",
-    "joint_blocks.#.x_block.attn2.{qkv,proj,ln_q,ln_k}", NULL
-};
 static const vf_variant sd3_variants[] = {
     { .sign = "controlnet_*", .reads = "a control picture (ControlNet)" },
     { .sign = "image_proj*", .reads = "a reference picture (IP-Adapter)" },
@@ -536,78 +314,79 @@ static const vf_variant sd3_variants[] = {
 
 const vf_transformer_kind vf_transformer_kinds[] = {
     { .class = "VltTransformer3DModel" },
-    { .class = "CogVideoXTransformer3DModel", .names = cogvideox_names,
+    { .class = "CogVideoXTransformer3DModel", .names = vf_names_cogvideox,
       .fields = cogvideox_fields, COGVIDEOX_CHANNELS, .variants = cogvideox_variants,
       .trained = "CogVideoX 2B, 5B, 1.5, their I2V, Fun-InP or Fun-Control" },
     { .class = "TTTCogVideoXTransformer3DModel", .fields = cogvideox_fields, COGVIDEOX_CHANNELS },
-    { .class = "HunyuanVideoTransformer3DModel", .names = hunyuan_names, .fields = hunyuan_fields,
+    { .class = "HunyuanVideoTransformer3DModel", .names = vf_names_hunyuan,
+      .fields = hunyuan_fields,
       .in = "in_channels", .out = "out_channels", .in_default = 16, .out_default = 16,
       .channels = { { 1, 0 }, { 2, 0 }, { 2, 1 } }, HUNYUAN },
-    { .class = "HunyuanVideo", .names = hunyuan_first_names, HUNYUAN },
-    { .class = "HunyuanVideo15Transformer3DModel", .names = hunyuan15_names,
+    { .class = "HunyuanVideo", .names = vf_names_hunyuan_first, HUNYUAN },
+    { .class = "HunyuanVideo15Transformer3DModel", .names = vf_names_hunyuan15,
       .fields = hunyuan_fields, .in = "in_channels", .out = "out_channels", .in_default = 65,
       .out_default = 32, .channels = { { 2, 1 } }, .variants = hunyuan15_variants,
       .trained = "HunyuanVideo 1.5 or its I2V" },
-    { .class = "HunyuanVideo_1_5_DiffusionTransformer", .names = hunyuan15_first_names,
+    { .class = "HunyuanVideo_1_5_DiffusionTransformer", .names = vf_names_hunyuan15_first,
       .variants = hunyuan15_variants, .trained = "HunyuanVideo 1.5 or its I2V" },
-    { .class = "LTXVideoTransformer3DModel", .names = ltx_names, .fields = ltx_fields,
+    { .class = "LTXVideoTransformer3DModel", .names = vf_names_ltx, .fields = ltx_fields,
       .in = "in_channels", .out = "out_channels", .in_default = 128, .out_default = 128,
       .channels = { { 1, 0 } }, .variants = ltx_variants, .trained = "LTX-Video 0.9.0 to 0.9.7" },
     { .class = "LTX2VideoTransformer3DModel", .fields = ltx2_fields,
       .in = "in_channels", .out = "out_channels", .in_default = 128, .out_default = 128,
       .channels = { { 1, 0 } }, .variants = ltx2_variants, .trained = "LTX-2.0 or 2.3" },
-    { .class = "WanTransformer3DModel", .names = wan_names, .fields = wan_fields,
+    { .class = "WanTransformer3DModel", .names = vf_names_wan, .fields = wan_fields,
       .in = "in_channels", .out = "out_channels", WAN_CHANNELS },
-    { .class = "WanModel", .names = wan_first_names, .fields = wan_first_fields, .in = "in_dim",
+    { .class = "WanModel", .names = vf_names_wan_first, .fields = wan_first_fields, .in = "in_dim",
       .out = "out_dim", WAN_CHANNELS },
-    { .class = "SkyReelsV2Transformer3DModel", .names = skyreels2_names, .fields = wan_fields,
+    { .class = "SkyReelsV2Transformer3DModel", .names = vf_names_skyreels2, .fields = wan_fields,
       .in = "in_channels", .out = "out_channels", SKYREELS2 },
-    { .class = "SkyReelsV2Model", .names = skyreels2_first_names, .fields = wan_first_fields,
+    { .class = "SkyReelsV2Model", .names = vf_names_skyreels2_first, .fields = wan_first_fields,
       .in = "in_dim", .out = "out_dim", SKYREELS2 },
-    { .class = "WanVACETransformer3DModel", .names = wan_vace_names, .fields = wan_fields,
+    { .class = "WanVACETransformer3DModel", .names = vf_names_wan_vace, .fields = wan_fields,
       .in = "in_channels", .out = "out_channels", WAN_VACE },
-    { .class = "VaceWanModel", .names = wan_vace_first_names, .fields = wan_first_fields,
+    { .class = "VaceWanModel", .names = vf_names_wan_vace_first, .fields = wan_first_fields,
       .in = "in_dim", .out = "out_dim", WAN_VACE },
-    { .class = "QwenImageTransformer2DModel", .names = qwen_names, .fields = qwen_fields,
+    { .class = "QwenImageTransformer2DModel", .names = vf_names_qwen, .fields = qwen_fields,
       .in = "in_channels", .out = "out_channels", .in_default = 64, .out_default = 16,
       .channels = { { 4, 0 } }, .variants = qwen_variants, .trained = "Qwen-Image" },
-    { .class = "ZImageTransformer2DModel", .names = zimage_names, .fields = zimage_fields,
+    { .class = "ZImageTransformer2DModel", .names = vf_names_zimage, .fields = zimage_fields,
       .variants = zimage_variants, .trained = "Z-Image or Z-Image-Turbo" },
-    { .class = "Krea2Transformer2DModel", .names = krea2_names, .variants = krea2_variants,
+    { .class = "Krea2Transformer2DModel", .names = vf_names_krea2, .variants = krea2_variants,
       .trained = "Krea 2 Raw or Turbo" },
-    { .class = "ErnieImageTransformer2DModel", .names = ernie_names, .fields = ernie_fields,
+    { .class = "ErnieImageTransformer2DModel", .names = vf_names_ernie, .fields = ernie_fields,
       .in = "in_channels", .out = "out_channels", .in_default = 128, .out_default = 128,
       .channels = { { 1, 0 } }, .variants = ernie_variants,
       .trained = "ERNIE-Image or ERNIE-Image-Turbo" },
-    { .class = "Kandinsky5Transformer3DModel", .names = kandinsky5_names,
+    { .class = "Kandinsky5Transformer3DModel", .names = vf_names_kandinsky5,
       .fields = kandinsky5_fields, .in = "in_visual_dim", .out = "out_visual_dim",
       .in_default = 4, .out_default = 4, .channels = { { 1, 0 } },
       .variants = kandinsky5_variants, .trained = "Kandinsky 5 Lite or Pro of five seconds" },
-    { .class = "CosmosTransformer3DModel", .names = cosmos2_names, .fields = cosmos2_fields,
+    { .class = "CosmosTransformer3DModel", .names = vf_names_cosmos2, .fields = cosmos2_fields,
       .in = "in_channels", .out = "out_channels", .in_default = 16, .out_default = 16,
       .channels = { { 1, 0 }, { 1, 1 } }, .variants = cosmos2_variants,
       .trained = "Cosmos-Predict2 Text2Image or Video2World" },
-    { .class = "Ideogram4Transformer2DModel", .names = ideogram4_names,
+    { .class = "Ideogram4Transformer2DModel", .names = vf_names_ideogram4,
       .variants = ideogram4_variants, .trained = "Ideogram 4" },
-    { .class = "FluxTransformer2DModel", .names = flux_names, .fields = flux_fields,
+    { .class = "FluxTransformer2DModel", .names = vf_names_flux, .fields = flux_fields,
       .in = "in_channels", .out = "out_channels", .in_default = 64,
       FLUX_CHANNELS, FLUX },
-    { .class = "ChromaTransformer2DModel", .names = chroma_names, .fields = chroma_fields,
+    { .class = "ChromaTransformer2DModel", .names = vf_names_chroma, .fields = chroma_fields,
       .in = "in_channels", .out = "out_channels", .in_default = 64, .channels = { { 1, 0 } },
       CHROMA },
-    { .class = "Chroma", .names = chroma_first_names, .in = "img_in.weight",
+    { .class = "Chroma", .names = vf_names_chroma_first, .in = "img_in.weight",
       .out = "final_layer.linear.weight", .channels = { { 1, 0 } }, CHROMA },
-    { .class = "SD3Transformer2DModel", .names = sd3_names, .in = "in_channels",
+    { .class = "SD3Transformer2DModel", .names = vf_names_sd3, .in = "in_channels",
       .out = "out_channels", .in_default = 16, .out_default = 16, .channels = { { 1, 0 } },
       .variants = sd3_variants, .trained = "Stable Diffusion 3 or 3.5" },
-    { .class = "MMDiTX", .names = sd3_first_names, .variants = sd3_variants,
+    { .class = "MMDiTX", .names = vf_names_sd3_first, .variants = sd3_variants,
       .trained = "Stable Diffusion 3 or 3.5" },
-    { .class = "Flux2Transformer2DModel", .names = flux2_names, .fields = flux2_fields,
+    { .class = "Flux2Transformer2DModel", .names = vf_names_flux2, .fields = flux2_fields,
       .in = "in_channels", .out = "out_channels", .in_default = 128, .channels = { { 1, 0 } },
       FLUX2 },
-    { .class = "Flux2", .names = flux2_first_names, .in = "img_in.weight",
+    { .class = "Flux2", .names = vf_names_flux2_first, .in = "img_in.weight",
       .out = "final_layer.linear.weight", .channels = { { 1, 0 } }, FLUX2 },
-    { .class = "Flux", .names = flux_first_names, .in = "img_in.weight",
+    { .class = "Flux", .names = vf_names_flux_first, .in = "img_in.weight",
       .out = "final_layer.linear.weight", FLUX_CHANNELS, FLUX },
     { 0 }
 };

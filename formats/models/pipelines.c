@@ -1,6 +1,6 @@
 /* pipelines.c - see pipelines.h; tests/golden/pipelines.json lists the classes of diffusers 0.42.1,
  * each of which has a family or a row. */
-#include "formats/tensors/pipelines.h"
+#include "formats/models/pipelines.h"
 
 #include <fnmatch.h>
 #include <stddef.h>
