@@ -254,7 +254,8 @@ expect 1 'STEM_WxH_ARCH' vlat import empty --from musubi --out none
 
 # trainers whose caches are not read are named with what to do instead
 for name in ai-toolkit simpletuner OneTrainer fastvideo; do
-    expect 2 "from $name: its .* not read: vprep --.* again" vlat import wan.1 --from $name --out none
+    expect 2 "from $name: its .* not read: vprep --.* again" \
+        vlat import wan.1 --from $name --out none
 done
 expect 2 'from videox-fun: it stores no latents: vprep --meta' \
     vlat import wan.1 --from videox-fun --out none
