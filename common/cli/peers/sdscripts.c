@@ -156,9 +156,9 @@ const vc_peer_file vc_sdscripts_data_file = {
 };
 
 const vc_peer_file vc_sdscripts_sd3_file = {
-    .name = "sd-scripts", .signs = "network_module=networks.lora_sd3|clip_g pretrained_model_name_or_path",
-    .root = "",
-    .is_flags = true,
+    .name = "sd-scripts",
+    .signs = "network_module=networks.lora_sd3|clip_g pretrained_model_name_or_path",
+    .root = "", .is_flags = true,
     .defaults = RUN "flow_shift=1 precondition_outputs=true "
                 "target_name=" VC_SD3_BLOCKS "??network_module",
     .rows = sd3_rows, .more = rows
