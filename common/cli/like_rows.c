@@ -20,8 +20,8 @@
  *   musubi          kohya-ss/musubi-tuner 30c658c, 2026-06-24: src/musubi_tuner/training/
  *                   parser_common.py and trainer_base.py (AdamW as PyTorch has it),
  *                   networks/lora.py (rank 4; modules of HunyuanVideo), lora_hv_1_5.py,
- *                   lora_kandinsky.py, lora_wan.py, lora_flux.py, lora_qwen_image.py, lora_zimage.py and
- *                   lora_flux_2.py (modules), dataset/config_utils.py
+ *                   lora_kandinsky.py, lora_wan.py, lora_flux.py, lora_qwen_image.py,
+ *                   lora_zimage.py and lora_flux_2.py (modules), dataset/config_utils.py
  *   diffusion-pipe  tdrussell/diffusion-pipe 8f83dbf, 2026-08-20: train.py (AdamW as PyTorch
  *                   has it), models/base.py (modules), utils/dataset.py, models/cosmos_predict2.py
  *                   (times)
