@@ -164,6 +164,7 @@ typedef struct vtrain_config {
     bool low_vram;
     bool gradient_checkpointing_offload;
     char *offload_optimizer;                  /* none, cpu, disk or a folder */
+    int offload_update;                       /* index into device|host */
     char *offload_optimizer_nvme_path;        /* NULL after vtrain_check */
     int offload_param;                        /* index into none|cpu|nvme; 0 after vtrain_check */
     bool deterministic, profile;

@@ -195,6 +195,7 @@ typedef struct param {
     vt_tensor grad;                            /* of a trained parameter */
     bool lent;                                 /* the gradient's values are the caller's */
     vt_buf grad_buf;
+    unsigned changes;                          /* vt_param_changes */
     bool stale;                                /* t.rounded has older values than t */
     vt_tensor *next;                           /* of vt_ctx.rounded */
 } param;
@@ -414,8 +415,11 @@ int vt_param_round(vt_ctx *g, vt_tensor *t, vc_err *err)
     return 0;
 }
 
+unsigned vt_param_changes(const vt_tensor *t) { return ((const param *)t)->changes; }
+
 void vt_param_changed(vt_tensor *t)
 {
+    ((param *)t)->changes++;
     if (t->rounded)
         ((param *)t)->stale = true;
 }

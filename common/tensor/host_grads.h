@@ -27,6 +27,11 @@ size_t vt_host_grads_on_host(const vt_host_grads *h);        /* 0 for NULL */
 void vt_host_grads_reset(vt_host_grads *h);
 void vt_host_grads_enter(vt_host_grads *h, int block);
 void vt_host_grads_ready(vt_host_grads *h, int block);
+/* After the step's last backward: waits until all gradients of blocks are on the host. */
+void vt_host_grads_arrive(vt_host_grads *h);
+/* A parameter's gradient on the host, valid then unless no backward has reached it; NULL: it is of
+ * no block. */
+const vt_tensor *vt_host_grads_of(const vt_host_grads *h, const vt_param *p);
 /* After the step's last backward, kernels that are queued from now on find a block's gradients in
  * its row, until another block is needed. */
 void vt_host_grads_need(vt_host_grads *h, int block);

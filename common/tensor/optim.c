@@ -8,6 +8,7 @@
 #include "common/os/spill.h"
 #include "common/tensor/engine.h"
 #include "common/tensor/host_grads.h"
+#include "common/tensor/host_update.h"
 #include "common/tensor/optimizer.h"
 #include "common/tensor/params.h"
 
@@ -65,12 +66,29 @@ double vt_squares_sum(vt_squares *s)
     return s->sum;
 }
 
+/* The same of gradients that are on the host, where it updates; the others are on the device. */
+static double norm_there(vt_params *p)
+{
+    vt_squares s = { .g = p->g }, there = { .g = vt_host_update_context(p->host_update) };
+
+    vt_host_grads_arrive(p->host_grads);
+    for (int i = 0; i < p->n; i++) {
+        if (!p->at[i]->trained || !vt_param_reached(p->at[i]))
+            continue;
+        const vt_tensor *d = vt_host_grads_of(p->host_grads, p->at[i]);
+        vt_squares_add(d ? &there : &s, d ? d : p->at[i]->grad);
+    }
+    return sqrt(vt_squares_sum(&s) + vt_squares_sum(&there));
+}
+
 double vt_params_grad_norm(vt_params *p)
 {
     vt_squares s = { .g = p->g };
     int block = -1;
 
     vt_params_settle(p);
+    if (p->host_update)
+        return norm_there(p);
     for (int i = 0; i < p->n; i++) {
         if (!p->at[i]->trained)
             continue;

@@ -9,6 +9,7 @@
 #include "common/os/spill.h"
 #include "common/tensor/engine.h"
 #include "common/tensor/host_grads.h"
+#include "common/tensor/host_update.h"
 #include "common/tensor/hosted.h"
 #include "common/tensor/params.h"
 
@@ -206,7 +207,9 @@ int vt_opt_open(vt_opt_state *s, vt_params *p, vt_optimizer how, const vt_opt_ho
             rc = vc_context(err, open_states(s, s->n++, p, w->t, host, err), "%s", w->name);
     }
     if (!rc && host)
-        rc = open_places(s, p->g, err);
+        rc = home->update ? vt_host_update_open(&s->update, p, home->threads, err)
+                          : open_places(s, p->g, err);
+    p->host_update = s->update;
     if (!rc)
         rc = vt_opt_scratch_new(&s->scratch, p, how, err);
     if (rc)
@@ -223,6 +226,9 @@ void vt_opt_close(vt_opt_state *s, vt_params *p)
     }
     vt_param_free(p->g, s->scratch);
     vt_hosted_close(s->hosted);
+    if (s->update)
+        p->host_update = NULL;
+    vt_host_update_close(s->update);
     *s = (vt_opt_state){ 0 };
 }
 
@@ -238,14 +244,17 @@ static size_t all_bytes(const vt_opt_state *s)
 
 size_t vt_opt_host_bytes(const vt_opt_state *s)
 {
-    return s->hosted ? all_bytes(s) : 0;
+    return s->hosted || s->update ? all_bytes(s) : 0;
 }
+
+size_t vt_opt_copies_bytes(const vt_opt_state *s) { return vt_host_update_bytes(s->update); }
 
 size_t vt_opt_bytes(const vt_opt_state *s)
 {
     size_t bytes = s->scratch ? (size_t)vt_count(s->scratch) * sizeof(float) : 0;
 
-    return bytes + (s->hosted ? vt_hosted_bytes(s->hosted) : s->spill ? 0 : all_bytes(s));
+    return bytes + (s->hosted ? vt_hosted_bytes(s->hosted)
+                    : s->spill || s->update ? 0 : all_bytes(s));
 }
 
 /* ---- a step ---- */
@@ -343,10 +352,28 @@ static void give_back(vt_opt_state *s, int i)
         vt_hosted_leave(s->hosted, i, VT_OPT_STATES, of);
 }
 
+/* Updates the i-th parameter on the host, which has its states. */
+static void update_there(const vt_opt_state *s, vt_opt_part *x, int i, const vt_opt_step *o)
+{
+    vt_ctx *g = vt_host_update_context(s->update);
+
+    for (int k = 0; k < VT_OPT_STATES; k++)
+        if (x->state[k])
+            x->state[k]->data = vt_param_host_memory(g, x->state[k]);
+    vt_host_update_enter(s->update, i, &x->w, &x->grad);
+    vt_opt_apply_part(g, x, o, s->number);
+    vt_host_update_leave(s->update, i);
+    for (int k = 0; k < VT_OPT_STATES; k++)
+        if (x->state[k])
+            x->state[k]->data = NULL;
+}
+
 /* Measures all parameters that a backward reached, if sum is not NULL, or else updates them. */
 static void each_reached(vt_params *p, vt_opt_state *s, const vt_opt_step *o, double *sum)
 {
     fetch(s, 0);
+    if (s->update)
+        vt_host_update_begin(s->update);
     for (int i = 0, at = 0; i < p->n; i++) {
         const vt_param *w = p->at[i];
         if (!w->trained)
@@ -355,19 +382,23 @@ static void each_reached(vt_params *p, vt_opt_state *s, const vt_opt_step *o, do
                           .grad = w->grad, .scratch = s->scratch };
         const vt_opt_step own = vt_opt_step_of(w, o);
         states_of(s, at, x.state);
-        if (p->host_grads && w->block >= 0)
+        if (p->host_grads && w->block >= 0 && !s->update)
             vt_host_grads_need(p->host_grads, w->block);
         fetch(s, at + 1);
         if (s->hosted)
             vt_hosted_enter(s->hosted, at, VT_OPT_STATES, x.state);
         if (vt_param_reached(w) && sum)
             vt_opt_measure(p->g, &x, &own, s->number, sum);
+        else if (vt_param_reached(w) && s->update)
+            update_there(s, &x, i, &own);
         else if (vt_param_reached(w))
             vt_opt_apply_part(p->g, &x, &own, s->number);
         give_back(s, at++);
     }
     if (s->hosted)
         vt_hosted_end(s->hosted);
+    if (s->update)
+        vt_host_update_end(s->update);
 }
 
 void vt_opt_apply(vt_params *p, vt_opt_state *s, const vt_opt_step *o)

@@ -137,14 +137,20 @@ typedef struct vt_opt_state {
     vt_optimizer how;
     struct vc_spill *spill;                   /* the file where they are, borrowed, or NULL */
     struct vt_hosted *hosted;                 /* the copies of those on the host, or NULL */
+    struct vt_host_update *update;            /* the host updates; NULL: the device does */
     double number[VT_OPT_NUMBERS];            /* of the run */
     vt_tensor *scratch;                       /* of a step, or NULL */
 } vt_opt_state;
 /* Where states are that are not in the device's memory. spill: a file with room for
  * vt_opt_spill_bytes, of a device whose memory is the host's. host: in the host's memory, of a
  * device with its own; the updates take place on the device all the same (hosted.h), so that states
- * have no data outside of them. */
-typedef struct vt_opt_home { struct vc_spill *spill; bool host; } vt_opt_home;
+ * have no data outside of them; or, with `update`, on the host, by `threads` threads, of rows
+ * without a `run` (host_update.h): gradients of blocks are on the host then (host_grads.h). */
+typedef struct vt_opt_home {
+    struct vc_spill *spill;
+    bool host, update;
+    int threads;                              /* as in vt_options */
+} vt_opt_home;
 /* Makes states that begin, and converts values to the row's type by vt_opt_convert. home NULL: they
  * are in the device's memory. */
 int vt_opt_open(vt_opt_state *s, vt_params *p, vt_optimizer how, const vt_opt_home *home,
@@ -153,6 +159,7 @@ void vt_opt_close(vt_opt_state *s, vt_params *p);                   /* an all-ze
 size_t vt_opt_bytes(const vt_opt_state *s);   /* of the device's memory */
 size_t vt_opt_spill_bytes(const vt_params *p, vt_optimizer how);
 size_t vt_opt_host_bytes(const vt_opt_state *s);                    /* of states on the host */
+size_t vt_opt_copies_bytes(const vt_opt_state *s);                  /* of what the host updates */
 /* Takes a step: changes every trained parameter that a backward reached, one after the other; of a
  * spill, the state of two parameters is in memory at a time. */
 void vt_opt_apply(vt_params *p, vt_opt_state *s, const vt_opt_step *o);

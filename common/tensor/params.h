@@ -20,6 +20,7 @@ struct vt_params {
     void *loaded_arg;
     vt_places *swap;                          /* NULL: no weights are swapped */
     struct vt_host_grads *host_grads;         /* NULL: all gradients are on the device */
+    struct vt_host_update *host_update;       /* the optimiser's; NULL: the device updates */
 };
 
 /* weights.c. Returns a new entry at the end of the list, of no block; NULL: out of memory. Takes

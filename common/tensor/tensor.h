@@ -306,6 +306,8 @@ int vt_param_train(vt_ctx *g, vt_tensor *t, vc_dtype dtype, vc_err *err);
  * vt_param_changed, after which the next step that is not dry renews the copy as it begins. */
 int vt_param_round(vt_ctx *g, vt_tensor *t, vc_err *err);
 void vt_param_changed(vt_tensor *t);
+/* Changes whenever vt_param_changed or vt_param_set is called for t. */
+unsigned vt_param_changes(const vt_tensor *t);
 /* Outside steps: puts the gradient's values at `data`, which the caller owns and may lend to
  * several parameters, one after the other; the gradient's own memory is freed. */
 void vt_param_lend_grad(vt_ctx *g, vt_tensor *t, float *data);

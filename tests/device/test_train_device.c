@@ -16,6 +16,7 @@
 #include "common/tensor/tensor.h"
 #include "tests/lib/ok.h"
 #include "tests/lib/sanitized.h"
+#include "tests/lib/train_compare.h"
 #include "tests/lib/train_dataset.h"
 #include "tests/lib/train_run.h"
 
@@ -182,9 +183,47 @@ static void test_hosted_state(void **state)
     }
 }
 
+/* An update on the host has the rules and draws of one on the device, and resumes after it and
+ * before it, also where samples of the average take the weights' place in between. Sums of the norm
+ * have another order: weights may differ by a hundredth of the rate, losses by some units of
+ * 2^-24. */
+static void test_host_update(void **state)
+{
+    static const char file[] = "checkpoint-5/transformer/diffusion_pytorch_model.safetensors";
+    static const char *const how[] = { "adamw", "adamw_bf16", "adamw8bit", "lion", "lion8bit" };
+    const kind *k = *state;
+    for (size_t i = 0; i < (k == &kinds[F32] ? sizeof how / sizeof *how : 1); i++) {
+        char *there = vc_format("%s-there-%zu", k->name, i), *mixed = vc_format("%s-mixed", there);
+        char *plain = vc_format("--optimizer %s --use_ema --gradient_accumulation_steps %zu "
+                                "--max_grad_norm %d --offload_optimizer cpu --validation_steps 2 "
+                                "--num_inference_steps 1", how[i], 1 + i % 2, i ? 1 : 1000);
+        char *other = vc_format("%s --offload_update host", plain);
+        train_kind(k, there, device, plain, 5, false);
+        train_kind(k, mixed, device, other, 2, false);
+        train_kind(k, mixed, device, plain, 3, true);
+        train_kind(k, mixed, device, other, 5, true);
+        for (int s = 0; s < 5; s++) {
+            const double a = run_value(dir, there, s, "loss"), b = run_value(dir, mixed, s, "loss");
+            if (!(fabs(a - b) <= 1e-6 * a))
+                fail_msg("%s, step %d: loss %.9g on the device, %.9g on the host", how[i], s + 1,
+                         a, b);
+        }
+        const double far = run_difference(dir, there, mixed, file);
+        if (!(far <= 1e-5))
+            fail_msg("%s: weights differ by %.3g", how[i], far);
+        free(there);
+        free(mixed);
+        free(plain);
+        free(other);
+    }
+}
+
 static void test_hosted_refused(void **state)
 {
     static const struct { const char *args, *message; } refused[] = {
+        { "--offload_update host", "takes --offload_optimizer cpu, a full finetune" },
+        { "--offload_optimizer cpu --offload_update host --optimizer muon",
+          "--optimizer muon measures or multiplies whole tensors" },
         { "--offload_optimizer disk", "disk: on a GPU the optimiser's state goes to the host's" },
         { "--offload_optimizer cpu --optimizer schedule_free --lr_scheduler constant",
           "not on a GPU with --optimizer schedule_free" },
@@ -414,6 +453,7 @@ int main(void)
         OF_KIND(test_swap, F32), OF_KIND(test_swap, BF16),
         OF_KIND(test_graphs, F32), OF_KIND(test_graphs, BF16),
         OF_KIND(test_hosted_state, F32), OF_KIND(test_hosted_state, BF16),
+        OF_KIND(test_host_update, F32), OF_KIND(test_host_update, BF16),
         cmocka_unit_test(test_hosted_refused),
         OF_KIND(test_offload, F32), OF_KIND(test_offload, BF16),
         OF_KIND(test_deterministic, F32), OF_KIND(test_deterministic, BF16),

@@ -40,7 +40,8 @@ static int open_whole(vtrain_opt *o, const vtrain_opt_opts *opts, vc_err *err)
 {
     int rc = open_file(o, opts, err);
     if (!rc)
-        rc = vt_opt_open(&o->state, o->p, o->how, &(vt_opt_home){ o->spill, opts->host }, err);
+        rc = vt_opt_open(&o->state, o->p, o->how, &(vt_opt_home){
+                             o->spill, opts->host, opts->update, opts->threads }, err);
     return rc || !o->average ? rc : vt_ema_open(&o->ema, o->p, o->spill, err);
 }
 
@@ -96,6 +97,11 @@ size_t vtrain_opt_spilled(const vtrain_opt *o)
 size_t vtrain_opt_hosted(const vtrain_opt *o)
 {
     return o->zero ? vtrain_zero_hosted(o->zero) : vt_opt_host_bytes(&o->state);
+}
+
+size_t vtrain_opt_copies(const vtrain_opt *o)
+{
+    return vt_opt_copies_bytes(&o->state);
 }
 
 int vtrain_opt_check(const vtrain_opt *o, vc_err *err)

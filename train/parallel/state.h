@@ -23,6 +23,8 @@ typedef struct vtrain_opt_opts {
                                   * whose memory is the host's; NULL: in memory */
     bool dry;                    /* no file is made */
     bool host;                   /* whole state is in the host's memory, of a device with its own */
+    bool update;                 /* and the host updates there, by */
+    int threads;
 } vtrain_opt_opts;
 int vtrain_opt_open(vtrain_opt **out, vtrain_dist *d, vt_ctx *g, vt_params *p,
                     const vtrain_opt_opts *opts, vc_err *err);
@@ -33,6 +35,7 @@ double *vtrain_opt_numbers(vtrain_opt *o);
 size_t vtrain_opt_bytes(const vtrain_opt *o);
 size_t vtrain_opt_spilled(const vtrain_opt *o);
 size_t vtrain_opt_hosted(const vtrain_opt *o);               /* on the host, beside the device */
+size_t vtrain_opt_copies(const vtrain_opt *o);               /* of what the host updates, there */
 /* The first error of the file, or 0: its values are then those that were written. Local. */
 int vtrain_opt_check(const vtrain_opt *o, vc_err *err);
 /* Lets a tensor of vtrain_opt_each leave the memory, if it is in a file. */

@@ -77,7 +77,8 @@ int vtrain_zero_gather(vtrain_zero *z, bool keep, vt_opt_state *state, vt_tensor
     if (z->gathered)
         vc_spill_take_back(z->gathered, SIZE_MAX);
     int rc = keep && state ? vt_opt_open(state, z->p, z->l->how,
-                                         &(vt_opt_home){ z->gathered, z->host }, err) : 0;
+                                         &(vt_opt_home){ .spill = z->gathered,
+                                                          .host = z->host }, err) : 0;
     if (!rc && keep && ema)
         rc = vt_ema_open(ema, z->p, z->gathered, err);
     rc = vc_comm_agree(z->l->all, rc, err);

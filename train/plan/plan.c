@@ -212,6 +212,24 @@ static void say_recompute(const vtrain *t)
     }
 }
 
+/* What --offload_optimizer cpu has in the host's memory. */
+static void say_host(const vtrain *t)
+{
+    char bytes[32];
+    const size_t states = vtrain_opt_hosted(t->optim.state);
+    const size_t copies = vtrain_opt_copies(t->optim.state);
+    if (states)
+        say(t, "memory: %s of optimiser state are in the host's memory, and are %s",
+            vc_human_bytes(bytes, (double)states), copies ? "updated there"
+            : "copied to the device for each update");
+    if (copies)
+        say(t, "memory: %s of the weights' copies are in the host's memory, which it updates",
+            vc_human_bytes(bytes, (double)copies));
+    if (t->optim.host_grads)
+        say(t, "memory: %s of gradients are in the host's memory, and go there block by block in "
+            "backward", vc_human_bytes(bytes, (double)t->optim.host_grads));
+}
+
 static void say_memory(const vtrain *t)
 {
     char all[32], standing[32], pool[32], mapped[32];
@@ -242,13 +260,7 @@ static void say_memory(const vtrain *t)
             "reads and writes them", vc_human_bytes(mapped,
             (double)vtrain_opt_spilled(t->optim.state)), strcmp(t->cfg.offload_optimizer, "disk")
             ? t->cfg.offload_optimizer : t->cfg.output_dir);
-    if (vtrain_opt_hosted(t->optim.state))
-        say(t, "memory: %s of optimiser state are in the host's memory, and are copied to the "
-            "device for each update", vc_human_bytes(mapped,
-            (double)vtrain_opt_hosted(t->optim.state)));
-    if (t->optim.host_grads)
-        say(t, "memory: %s of gradients are in the host's memory, and go there block by block in "
-            "backward", vc_human_bytes(mapped, (double)t->optim.host_grads));
+    say_host(t);
     if (b.on_host)
         say(t, "memory: %s of frozen weights, of the first %d blocks, stay on the host and are "
             "copied when their block is reached", vc_human_bytes(mapped, (double)b.on_host),

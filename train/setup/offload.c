@@ -71,6 +71,24 @@ bool vtrain_offloads_grads(const vtrain *t)
            !c->trace_dir;
 }
 
+int vtrain_offload_update(bool *update, const vtrain *t, vc_err *err)
+{
+    const vt_optimizer_row *row = &vt_optimizers[t->cfg.optimizer];
+    const bool wanted = t->cfg.offload_update;
+    *update = wanted && !vt_host_memory(t->g);
+    if (wanted && !*update)
+        vc_say(t->ui, "--offload_update host: has no effect on the CPU, which updates anyway");
+    if (*update && !vtrain_offloads_grads(t))
+        return vc_fail(err, VC_EUSAGE, "--offload_update host: state and gradients are not in the "
+                       "host's memory, which takes --offload_optimizer cpu, a full finetune of one "
+                       "transformer, one GPU and no --trace_dir: give these, or leave it out");
+    if (*update && row->run)
+        return vc_fail(err, VC_EUSAGE, "--offload_update host: --optimizer %s measures or "
+                       "multiplies whole tensors, which is left to the GPU: leave it out, or give "
+                       "adamw, adamw_bf16, adamw8bit, lion or lion8bit", row->name);
+    return 0;
+}
+
 static void enter(void *arg, const vt_block *b, bool backward)
 {
     if (backward)

@@ -12,6 +12,9 @@ int vtrain_offload_where(const char **folder, bool *host, const vtrain *t, vc_er
 /* True if --offload_optimizer lets the gradients of blocks be on the host too: those of a full
  * finetune on one device with its own memory. Call before parameters are trained. */
 bool vtrain_offloads_grads(const vtrain *t);
+/* *update: the host updates the parameters (--offload_update). Reports it where it has no effect.
+ * VC_EUSAGE: this run's gradients are not on the host, or its optimiser needs the device. */
+int vtrain_offload_update(bool *update, const vtrain *t, vc_err *err);
 /* Makes their memory, and hooks that copy them; t->optim.host_grads becomes its bytes. */
 int vtrain_offload_grads(vtrain *t, vc_err *err);
 

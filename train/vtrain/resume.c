@@ -95,7 +95,7 @@ static const char *const may_change[] = {
     "train_batch_size", "gradient_accumulation_steps", "seed", "device", "threads", "kernels",
     "deterministic", "workers", "gradient_checkpointing",
     "memory_limit", "gradient_checkpointing_offload", "blocks_to_swap", "low_vram", "profile",
-    "offload_optimizer", "offload_optimizer_nvme_path", "offload_param",
+    "offload_optimizer", "offload_optimizer_nvme_path", "offload_param", "offload_update",
     "parallel", "dp_degree", "dp_shards", "sp", "comm_timeout", "output_dir", "checkpointing_steps",
     "checkpointing_epochs", "checkpointing_limit", "keep_best", "resume_from_checkpoint",
     "eval_steps", "eval_epochs", "eval_at_first", "validation_steps", "validation_epochs",

@@ -142,6 +142,9 @@ static int open_optimiser(vtrain *t, vc_err *err)
     vtrain_opt_opts o = { .how = (vt_optimizer)t->cfg.optimizer, .average = t->cfg.use_ema,
                           .beta1 = t->cfg.adam_beta1, .dry = t->cfg.dry_run };
     int rc = vtrain_offload_where(&o.folder, &o.host, t, err);
+    o.threads = threads_of(t);
+    if (!rc)
+        rc = vtrain_offload_update(&o.update, t, err);
     if (!rc && vtrain_offloads_grads(t))
         rc = vtrain_offload_grads(t, err);
     if (!rc)

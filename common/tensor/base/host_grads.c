@@ -19,6 +19,7 @@ struct vt_host_grads {
     block_grads *block;
     int blocks;
     size_t *at;                                /* [params] place in the row, in floats */
+    vt_tensor *there;                          /* [params] the gradients on the host */
     float *row[ROWS];
     size_t bytes, on_host;                     /* of a row; of all blocks */
     int held[ROWS];                            /* the block whose gradients a row has, or -1 */
@@ -56,7 +57,8 @@ static int make(vt_host_grads *h, vc_err *err)
 
     h->block = calloc((size_t)h->blocks + 1, sizeof *h->block);
     h->at = calloc((size_t)h->p->n + 1, sizeof *h->at);
-    if (!h->block || !h->at)
+    h->there = calloc((size_t)h->p->n + 1, sizeof *h->there);
+    if (!h->block || !h->at || !h->there)
         return vc_no_memory(err);
     lay_out(h);
     for (int k = 0; k < h->blocks && !g->sizes_only; k++)
@@ -98,15 +100,35 @@ void vt_host_grads_close(vt_host_grads *h)
         h->g->be->free(h->g->dev, h->row[k], h->bytes);
     free(h->block);
     free(h->at);
+    free(h->there);
     free(h);
+}
+
+/* The parameter's index, or -1 if it is of no block. */
+static int index_of(const vt_host_grads *h, const vt_param *w)
+{
+    for (int i = 0; is_of_block(w) && i < h->p->n; i++)
+        if (h->p->at[i] == w)
+            return i;
+    return -1;
 }
 
 float *vt_host_grads_row(const vt_host_grads *h, const vt_param *w)
 {
-    for (int i = 0; is_of_block(w) && i < h->p->n; i++)
-        if (h->p->at[i] == w)
-            return h->row[w->block % ROWS] + h->at[i];
-    return NULL;
+    const int i = index_of(h, w);
+    return i < 0 ? NULL : h->row[w->block % ROWS] + h->at[i];
+}
+
+const vt_tensor *vt_host_grads_of(const vt_host_grads *h, const vt_param *w)
+{
+    const int i = index_of(h, w);
+    if (i < 0)
+        return NULL;
+    vt_tensor *d = &h->there[i];
+    *d = *w->t;
+    d->dtype = VC_F32;
+    d->data = h->block[w->block].host ? h->block[w->block].host + h->at[i] : NULL;
+    return d;
 }
 
 size_t vt_host_grads_bytes(const vt_host_grads *h) { return h ? ROWS * h->bytes : 0; }
@@ -189,6 +211,14 @@ void vt_host_grads_ready(vt_host_grads *h, int block)
     h->g->be->move(h->g->dev, place_of(block), b->host, h->row[k], b->bytes);
     h->leaving[k] = b->filled = true;
     h->begun[k] = false;
+}
+
+void vt_host_grads_arrive(vt_host_grads *h)
+{
+    for (int k = 0; k < ROWS; k++)
+        if (h->leaving[k])
+            take(h, h->held[k]);
+    h->g->be->download(h->g->dev, NULL, NULL, 0);
 }
 
 void vt_host_grads_need(vt_host_grads *h, int block)
