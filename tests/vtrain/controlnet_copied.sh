@@ -162,6 +162,11 @@ expect 1 'num_mode: changed has 10, and its weights have 0 rows of controlnet_mo
 config 's/{/{"conditioning_embedding_channels": 16,/'
 expect 1 "conditioning_embedding_channels: changed: .*XLabs' ControlNet" flux "${control[@]}" \
     --controlnet changed
+# XLabs' own files have other names than diffusers'
+LC_ALL=C sed '1s/"controlnet_x_embedder.weight"/"input_hint_block.0.weight"   /' \
+    $net/diffusion_pytorch_model.safetensors >xlabs.safetensors
+expect 1 "input_hint_block.0.weight: xlabs.safetensors: .*XLabs' ControlNet" flux "${control[@]}" \
+    --controlnet xlabs.safetensors
 expect 1 'FluxControlNetModel' flux "${control[@]}" --controlnet fill/checkpoint-2/controlnet
 config 's/"num_attention_heads":.*,/"num_attention_heads": 3,/'
 expect 1 "num_attention_heads: changed has another value than the transformer's" flux \

@@ -79,10 +79,12 @@ enum { SHARED = sizeof shared / sizeof *shared };
 static const char guidance[] = "guidance_embeds",
                   embedder[] = "time_text_embed.guidance_embedder.linear_1.weight";
 
-/* Fields of a ControlNet alone, and the tensors that a file has with them. */
+/* Fields of a ControlNet alone, and the tensors that a file has with them, or a file of its
+ * authors. */
+#define PIXELS "pixels by layers of its own (XLabs' ControlNet)"
 static const struct { const char *field, *tensor, *reads; } others[] = {
-    { "conditioning_embedding_channels", "input_hint_block.conv_in.weight",
-      "pixels by layers of its own (XLabs' ControlNet)" },
+    { "conditioning_embedding_channels", "input_hint_block.conv_in.weight", PIXELS },
+    { "conditioning_embedding_channels", "input_hint_block.0.weight", PIXELS },
 };
 
 static bool is_set(const cJSON *v)
