@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The sound of a clip is heard in what becomes of it: tones go through vprep and vdecode, and a tiny
-# LTX-2 learns one of them, whose samples have its frequency. The autoencoder and the vocoder are
-# those of scripts/golden/sound_codec.py, which keep a tone's bin of the spectrogram: bins are about
-# 180 Hz apart below 1000 Hz, then wider.
+# LTX-2 learns one of them: its loss falls, and its samples have the tone's frequency, beside the
+# picture of their wave. The autoencoder and the vocoder are those of scripts/golden/sound_codec.py,
+# which keep a tone's bin of the spectrogram: bins are about 180 Hz apart below 1000 Hz, then wider.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 export VLT_SOURCE
@@ -64,7 +64,20 @@ expect 0 . vtrain --latents learned --model m20 --output_dir run --seed 5 --thre
     --dataset_repeat 8 --max_train_steps 200 --video_loss_weight 0.1 --sample_at_first \
     --validation_steps 200 --num_inference_steps 10 --guidance_scale 1 --audio_guidance_scale 1 \
     --checkpointing_steps 200
+# falls FILE: the mean loss of the sound in the last 20 steps is less than in the first 20
+falls()
+{
+    sed -n 's/.*"loss_audio":\([0-9.e+-]*\).*/\1/p' "$1" | awk '
+        NR <= 20 { first += $1 }
+        NR > 180 { last += $1 }
+        END { print first / 20, last / 20; exit !(NR == 200 && last < 0.9 * first) }'
+}
+falls run/metrics.jsonl || wrong "the loss of the sound does not fall"
 expect 0 '2 decoded' vdecode run --model m20
+holds run/report.html '<div class="sound">'
+for step in 0 200; do
+    [ -s run/validation/step-$step/000-sound.png ] || wrong "step $step: no picture of the wave"
+done
 near run/validation/step-200/000.mp4 1250 1350
 before=$(peak run/validation/step-0/000.mp4)
 [ "$before" = none ] || [ "$before" -lt 1250 ] || [ "$before" -gt 1350 ] ||
