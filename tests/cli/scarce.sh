@@ -9,7 +9,8 @@
 every=${1:-997}
 export GOMP_SPINCOUNT=1000                     # else vtrain restarts, and counts again
 weights() { sha256sum <"$dir/run/checkpoint-2/transformer/diffusion_pytorch_model.safetensors"; }
-train=(vtrain --latents "$dir/set" --output_dir "$dir/run" --max_train_steps 2 --threads 2)
+train=(vtrain --latents "$dir/set" --output_dir "$dir/run" --max_train_steps 2 --threads 2
+    --dit_layers 2)
 
 small_set "$dir/media" 4
 check "vprep" 0 vprep --meta "$dir/media/metadata.json" "${sampling[@]}" --quiet --out "$dir/set"
