@@ -295,14 +295,23 @@ int vf_manifest_write(const vf_manifest *m, const char *dir, const cJSON *head,
 
 /* ---- how a dataset was made ---- */
 
-/* The settings are YAML as vprep writes it, so a plain path follows the name of the flag. */
+/* The settings are YAML as vprep writes it: the name of the flag is followed by a plain path, or by
+ * one in quotes, of which JSON has the same escapes but \U. A path that is not UTF-8 is lost there
+ * (\uFFFD). */
 static char *model_of(const char *settings)
 {
     static const char flag[] = "\nmodel: ";
     const char *at = strstr(settings, flag);
     const char *path = at ? at + strlen(flag) : "";
     const size_t n = strcspn(path, "\n");
-    return n && !strchr("\"'", *path) ? strndup(path, n) : NULL;
+    if (*path != '"')
+        return n && *path != '\'' ? strndup(path, n) : NULL;
+
+    cJSON *quoted = cJSON_ParseWithLength(path, n);
+    const char *text = cJSON_GetStringValue(quoted);
+    char *model = text && *text && !strstr(text, "\xef\xbf\xbd") ? strdup(text) : NULL;
+    cJSON_Delete(quoted);
+    return model;
 }
 
 static char *copy_of(const cJSON *o, const char *field)

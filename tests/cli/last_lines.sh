@@ -26,6 +26,16 @@ expect 0 '' vprep --meta 'my data/metadata.json' "${sampling[@]}" --image_sample
 expect 0 '' vlat merge part-0 part-1 --out "it's merged"
 last 1 "next: vtrain --latents 'it'.*s merged' --output_dir run$"
 
+# a model's folder may have a name that YAML quotes
+export VLT_SOURCE
+need make_model 'a model: "2"' ZImagePipeline 4
+ffmpeg -v error -y -f lavfi -i testsrc2=s=64x64 -frames:v 1 still.png
+echo '{"file_path": "still.png", "text": "a still"}' >still.jsonl
+expect 0 '' vprep --meta still.jsonl --model './a model: "2"' --out still.lmdb \
+    --fix_sample_size 64 64
+last 1 "^vprep: next: vtrain --latents still.lmdb --model './a model: \"2\"' --output_dir run$"
+expect 0 '' bash -c "$(next_of) --output_dir other --rank 2 --max_train_steps 1"
+
 expect 0 '' bash -c "$next ${tiny[*]} --max_train_steps 2"
 last 2 '^vtrain: result: run/checkpoint-2/transformer; report: run/report.html$'
 last 1 '^vtrain: next: '
