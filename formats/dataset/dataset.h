@@ -215,7 +215,8 @@ typedef struct vf_writer_opts {
 int vf_head_accept(const char *path, const cJSON *there, const vf_writer_opts *o, vc_err *err);
 /* Returns VC_EUSAGE if the folder has files but no dataset, which would mix with them: neither a
  * writer's files, nor those that belong to one (plan.jsonl), nor logs and settings of a job, nor
- * hidden ones. 0: the folder is not there, is empty, or holds a dataset. */
+ * hidden ones; or if the path is a file. VC_EIO: the folder, or the nearest one above it, takes no
+ * files. 0: the folder is not there, is empty, or holds a dataset. */
 int vf_writer_room(const char *path, vc_err *err);
 /* Makes the folder or continues the dataset in it: takes the lock (VC_EBUSY) and checks the files
  * before liblmdb opens them (VC_EFORMAT names the file to remove). A dataset whose head differs in

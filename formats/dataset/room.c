@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/base/buf.h"
 #include "common/os/file.h"
@@ -84,10 +86,52 @@ bool vf_dataset_there(const char *path)
     return !rc && s.dataset;
 }
 
+/* Cuts the last name off a path that is not there. */
+static int up(char *p)
+{
+    char *slash = strrchr(p, '/');
+    while (slash && slash > p && !slash[1]) {
+        *slash = '\0';
+        slash = strrchr(p, '/');
+    }
+    if (!slash)
+        strcpy(p, strcmp(p, ".") ? "." : "/");
+    else
+        slash[slash == p] = '\0';
+    return VC_ENOENT;
+}
+
+/* Finds out whether the folder, or the nearest one above it that is there, takes files. */
+static int check_place(const char *path, vc_err *err)
+{
+    char *p = strdup(path);
+    struct stat st;
+    int rc = p ? VC_ENOENT : vc_no_memory(err);
+
+    while (rc == VC_ENOENT) {
+        if (!stat(p, &st))
+            rc = !S_ISDIR(st.st_mode)
+                     ? vc_fail(err, VC_EUSAGE, "%s is no folder: give another place", p)
+                 : access(p, W_OK | X_OK)
+                     ? vc_fail(err, VC_EIO, "cannot write into the folder %s (%s): give another "
+                               "place", p, strerror(errno))
+                     : 0;
+        else if (!lstat(p, &st))
+            rc = vc_fail(err, VC_EUSAGE, "%s is a link that leads nowhere: give another place", p);
+        else if (errno != ENOENT && errno != ENOTDIR)
+            rc = vc_fail_errno(err, "%s", p);
+        else
+            rc = up(p);
+    }
+    free(p);
+    return rc;
+}
+
 int vf_writer_room(const char *path, vc_err *err)
 {
     strangers s = { 0 };
-    int rc = look_in(&s, path, err);
+    int rc = check_place(path, err);
+    rc = rc ? rc : look_in(&s, path, err);
     char *names = vc_buf_take(&s.names);
     if (!rc && s.n && !s.dataset)
         rc = vc_fail(err, VC_EUSAGE, "%s holds no dataset, but other files (%s%s): give a new or "

@@ -234,6 +234,15 @@ mkdir "$dir/web" && echo '{"name": "an application"}' >"$dir/web/manifest.json"
 run 2 web flat/list.jsonl --overwrite
 output_has 'web holds no dataset, but other files (manifest.json): give a new or an empty folder'
 grep -q application "$dir/web/manifest.json" || wrong "the manifest is gone"
+# a place that takes no folder is refused before weights are hashed and files are read
+touch "$dir/taken" && ln -s nowhere "$dir/dangling"
+for place in taken/set:'/taken is no folder' dangling:'/dangling is a link that leads nowhere'; do
+    run 2 "${place%%:*}" flat/list.jsonl
+    output_has "vprep: --out: .*${place#*:}: give another place"
+    output_lacks 'probing'
+done
+expect 2 'vprep: --out: the path is empty, as where .*: give a path, or leave the flag out' \
+    vprep --meta flat/list.jsonl --out ''
 mkdir "$dir/job" && touch "$dir/job/vprep.log" "$dir/job/settings.yaml" "$dir/job/.nfs1"
 run 0 job flat/list.jsonl
 touch "$dir/job/notes.txt" && rm "$dir/job/manifest.json"
