@@ -54,6 +54,12 @@ int vc_flags_set(vc_flags *set, const vc_found *found, const char *const *text, 
     vc_any_value value = { .i = { 0, 0 } };
     int64_t *pair = f->kind == VC_PAIR ? (int64_t *)(void *)dst : NULL;
 
+    if (f->kind == VC_PATH && n == 1 && text[0] && !*text[0]) {
+        if (from == VC_FROM_FILE)             /* files of GUIs have all their fields */
+            return 0;
+        return vc_fail(err, VC_EUSAGE, "the path is empty, as where a shell's variable is not set: "
+                       "give a path, or leave the flag out");
+    }
     /* A list grows, but replaces values of a lower source. */
     if (f->kind == VC_LIST && had[0] == from)
         return put(set, found, text, n, dst, err);

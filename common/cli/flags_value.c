@@ -369,9 +369,6 @@ int vc_flags_value(vc_flags *set, const vc_flag *f, int part, const char *text, 
     case VC_STRING:
     case VC_WORDS:
     case VC_PATH: {
-        if (f->kind == VC_PATH && !*text)
-            return vc_fail(err, VC_EUSAGE, "the path is empty, as where a shell's variable is not "
-                           "set: give a path, or leave the flag out");
         char *s = vc_flags_keep_text(set, text, strlen(text));
         if (!s)
             return vc_no_memory(err);

@@ -243,6 +243,9 @@ for place in taken/set:'/taken is no folder' dangling:'/dangling is a link that 
 done
 expect 2 'vprep: --out: the path is empty, as where .*: give a path, or leave the flag out' \
     vprep --meta flat/list.jsonl --out ''
+# in a file it counts as not given: those of GUIs have all their fields
+printf 'validation_prompts: ""\nmodel: ""\n' >empty.yaml
+run 0 empty flat/list.jsonl --config empty.yaml
 mkdir "$dir/job" && touch "$dir/job/vprep.log" "$dir/job/settings.yaml" "$dir/job/.nfs1"
 run 0 job flat/list.jsonl
 touch "$dir/job/notes.txt" && rm "$dir/job/manifest.json"
