@@ -189,6 +189,8 @@ typedef struct vtrain_config {
     int64_t guidance_power;
     int64_t ar_step, causal_block_size, base_num_frames, overlap_history;
     double addnoise_condition;
+    char *skip_guidance_layers;
+    double skip_layer_guidance_scale, skip_layer_guidance_start, skip_layer_guidance_stop;
     int validation_sampler;                   /* 0: auto, else 1 + vtrain_sampler */
     int like;                                 /* index into VC_LIKE_ALLOWED */
     int report_to;                            /* index into tensorboard|none */

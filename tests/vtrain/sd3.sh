@@ -32,6 +32,14 @@ grep -aq '"diffusion_model.joint_blocks.0.context_block.attn.qkv.lora_down.weigh
 expect 0 . train all --training_type lora --rank 2 --target_name all-linear --max_train_steps 1
 same_loras all/checkpoint-1
 
+# ---- skip-layer guidance takes the model's blocks, by their numbers ----
+skips() { vtrain --latents a --model m --output_dir none --train_batch_size 2 --seed 5 --rank 2 \
+    --max_train_steps 1 --validation_steps 1 --num_inference_steps 2 "$@"; }
+expect 2 'skip_guidance_layers "0,x": numbers of blocks from 0' skips --skip_guidance_layers 0,x
+expect 2 'skip_guidance_layers "64": numbers of blocks from 0' skips --skip_guidance_layers 64
+expect 2 'skip_guidance_layers "1,": a number is expected behind' skips --skip_guidance_layers 1,
+absent none
+
 # ---- without T5: by a flag, and by model_index.json ----
 expect 0 'text_encoder_3 is left out' vprep --meta media --image_sample_size 64 \
     --video_sample_size 64 --model m --out without --text_encoder_3 none

@@ -325,6 +325,8 @@ vt_tensor *vtrain_dit_forward(vt_ctx *g, void *model, const vtrain_in *in, vt_te
     vt_scope_end(g, scope, KEPT, s);
     for (int i = 0; i < m->n_layers && !vt_failed(g); i++) {
         const layer *l = &m->layer[i];
+        if (i < 64 && in->skip >> i & 1)
+            continue;
         enter(g, m, l, in->shared, scope, s);
         run_block(g, l, m->first + i, in, s, s);
         if (l->from >= 0)

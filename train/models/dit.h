@@ -69,6 +69,8 @@ typedef struct vtrain_in {
     int causal;                               /* n > 0: tokens attend to those of the frames up to
                                                * the end of their own run of n, of models with
                                                * vtrain_fit.causal; 0: as the model's config says */
+    uint64_t skip;                            /* bits of the blocks that are left out, of families
+                                               * with skips_layers */
     vtrain_recompute recompute;
     bool shared;                              /* the context's processes share the sequence
                                                * (common/tensor/exchange.h) */
@@ -298,6 +300,8 @@ struct vtrain_family {
      * when it is. */
     int whole_kinds;
     bool two_parts;
+    bool skips_layers;                        /* samples may be guided by a forward without some of
+                                               * the blocks */
     /* The index in s of a second stream of the same tokens as s[0], of which each process has its
      * own as well: nothing attends to it but its own blocks. 0: there is none; s may lack it. */
     int stream;

@@ -295,7 +295,7 @@ const vtrain_family vtrain_sd3 = {
     .layout = VTRAIN_CHANNELS_FIRST,
     .size = sizeof(sd3), .weights = offsetof(sd3, w), .table = model_table,
     .read = sd3_read, .fit = sd3_fit, .prepare = sd3_prepare, .embed = sd3_embed, .head = sd3_head,
-    .two_parts = true,
+    .two_parts = true, .skips_layers = true,
     .blocks = { BLOCKS(dual_table, 2), BLOCKS(block_table, 2), BLOCKS(last_table, 1) },
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL, .flow_shift = 3, .logit_std = 1,
     .bf16 = true, .lr_full = 1e-5, .lr_lora = 1e-4, .guidance = 7, .batch = 1, .steps = 1000,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "train/sampling/pictures.h"
+#include "train/sampling/skipped.h"
 
 /* The token that element i of a sample belongs to. */
 static size_t token_of(const sampling *s, size_t i)
@@ -61,6 +62,16 @@ static void no_texts(vtrain_text text[VTRAIN_TEXTS], sampling *s)
                                 : (vtrain_text){ 0 };
 }
 
+/* The question for s->in with these texts. */
+static vtrain_question question_of(sampling *s, const vtrain_level *l, const vtrain_text *text)
+{
+    return (vtrain_question){
+        .dim = s->dim, .x = s->in, .level = l, .clean_first = s->first && !s->paced,
+        .paced = s->paced, .guidance = s->input, .fps = s->p.fps, .control_kind = s->p.control_kind,
+        .text = text, .roles = sampling_roles(s), .cond = s->cond, .own = &s->p.own,
+    };
+}
+
 /* Writes the predictions for all prompts to s->out, by one forward or by one for each. */
 static int forward(sampling *s, vtrain *t, const vtrain_level *l, vc_err *err)
 {
@@ -69,13 +80,8 @@ static int forward(sampling *s, vtrain *t, const vtrain_level *l, vc_err *err)
     texts_from(prompt, s, 0);
     for (int64_t row = 0; row < s->dim[0]; row++)
         memcpy(s->in + (size_t)row * s->n, s->x, sizeof(float) * s->n);
-    vtrain_question q = {
-        .dim = s->dim, .x = s->in, .level = l, .clean_first = s->first && !s->paced,
-        .paced = s->paced, .guidance = s->input, .fps = s->p.fps, .control_kind = s->p.control_kind,
-        .text = text, .roles = sampling_roles(s),
-        .cond = s->cond, .own = &s->p.own,
-        .prompt = t->cfg.controlnet && s->prompts > 1 ? prompt : NULL,
-    };
+    vtrain_question q = question_of(s, l, text);
+    q.prompt = t->cfg.controlnet && s->prompts > 1 ? prompt : NULL;
     for (int i = 0; !rc && i < s->prompts; i += (int)s->dim[0]) {
         if (s->unprompted && i) {
             no_texts(text, s);
@@ -107,14 +113,36 @@ static double weight_at(const sampling *s, const vtrain_config *c, double scale,
                            s->steps, s->step[i].t);
 }
 
+/* Makes `more` [n] what the blocks of s->skipped do to the prompt's prediction, times the weight of
+ * that. */
+static int ask_skipped(sampling *s, vtrain *t, const vtrain_level *l, float *more, vc_err *err)
+{
+    const float weight = (float)t->cfg.skip_layer_guidance_scale;
+    const int64_t dim[5] = { 1, s->dim[1], s->dim[2], s->dim[3], s->dim[4] };
+    vtrain_text text[VTRAIN_TEXTS];
+    texts_from(text, s, 0);
+    vtrain_question q = question_of(s, l, text);
+    q.dim = dim;
+    q.skip = s->skipped;
+    int rc = vtrain_predict(t, &q, more, err);
+    for (size_t i = 0; !rc && i < s->n; i++)
+        more[i] = (s->out[i] - more[i]) * weight;
+    return rc;
+}
+
 int sampling_predict(sampling *s, vtrain *t, const vtrain_level *l, int i, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
+    float *more = s->skipped && sampling_skips(c, i, s->steps) ? s->out + 2 * s->n : NULL;
     int rc = forward(s, t, l, err);
+    if (!rc && more)
+        rc = ask_skipped(s, t, l, more, err);
     if (rc || s->prompts < 2)
         return rc;
     guide(s, is_end(s, t, i) ? t->model.family->guidance_end : weight_at(s, c, s->scale, i),
           c->guidance_rescale);
+    for (size_t k = 0; more && k < s->n; k++)
+        s->out[k] += more[k];
     heard_guide(&s->heard, weight_at(s, c, s->sound_scale, i), c->guidance_rescale);
     return 0;
 }

@@ -7,6 +7,7 @@
 
 #include "common/base/rng.h"
 #include "train/sampling/frames.h"
+#include "train/sampling/skipped.h"
 #include "train/sampling/pictures.h"
 #include "train/sampling/texts.h"
 
@@ -62,7 +63,7 @@ static int make_rows(sampling *s, const vtrain *t, vc_err *err)
     s->past = malloc(2 * one);
     s->noise = malloc(one);
     s->in = malloc(one * (size_t)s->dim[0]);
-    s->out = malloc(one * (size_t)s->prompts);
+    s->out = malloc(one * (size_t)(s->prompts + (s->skipped != 0)));
     const bool norms = t->model.family->renormalised && s->prompts > 1;
     if (norms)
         s->norm = calloc(2 * s->tokens, sizeof *s->norm);
@@ -98,6 +99,8 @@ int sampling_open(sampling *s, const vtrain *t, const vtrain_fit *fit, uint32_t 
     s->sound_scale = fit->sound ? t->cfg.audio_guidance_scale : 0;
     s->prompts = fmax(s->scale, s->sound_scale) > (t->cfg.guidance_schedule ? 0 : 1) ? 2 : 1;
     s->unprompted = s->prompts > 1 && t->model.unconditional.dit;
+    if (!rc && s->prompts > 1)
+        rc = sampling_skipped(&s->skipped, t, err);
     const int rows = t->validation.apart || s->unprompted ? 1 : s->prompts;
     const int64_t dim[5] = { rows, vtrain_data_norm(t->data)->channels, s->p.f, s->p.h, s->p.w };
     memcpy(s->dim, dim, sizeof dim);

@@ -19,11 +19,13 @@ typedef struct sampling {
     double guidance;
     double input;                /* the guidance that the model gets, if it takes one */
     double scale;                /* of guidance by the negative prompt; 1 and below: none */
+    uint64_t skipped;            /* bits of the blocks without which a guided step is predicted
+                                  * once more; 0: it is not */
     size_t n;                    /* elements of a row */
     size_t tokens;               /* of the transformer */
     int patch[3];                /* frames, rows and columns of a token */
     double start;                /* what its first normals are multiplied by */
-    float *x, *in, *out;         /* [n], [rows,n], [prompts,n] */
+    float *x, *in, *out;         /* [n], [rows,n], [prompts,n], and [n] more with skipped */
     float *past, *noise;         /* [2,n]: clean latents of the two steps before; [n]: the step's
                                   * noise */
     double *norm;                /* [tokens,2]: the sums of squares of the prompt's prediction and

@@ -20,7 +20,7 @@ int vtrain_predict(vtrain *t, const vtrain_question *q, float *out, vc_err *err)
     vt_step_begin(t->g, 0);
     const float scale = (float)t->cfg.controlnet_conditioning_scale;
     vtrain_in in = { .x = vt_from_host(t->g, VC_F32, 5, q->dim, q->x, VC_F32), .fps = fps,
-                     .control_kind = kind, .causal = q->paced ? q->paced->causal : 0,
+                     .control_kind = kind, .causal = q->paced ? q->paced->causal : 0, .skip = q->skip,
                      .control_scale = t->cfg.controlnet && scale != 1 ? &scale : NULL };
     vtrain_times_load(t, &in, q->dim, &v);
     vtrain_upload_guidance(t, &in, q->dim[0], q->guidance);

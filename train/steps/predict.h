@@ -12,6 +12,7 @@ typedef struct vtrain_question {
     const vtrain_level *level;                /* of all rows */
     bool clean_first;                         /* the first frame has no noise: its tokens have
                                                * timestep 0 */
+    uint64_t skip;                            /* as vtrain_in's */
     const vtrain_paced *paced;                /* the frames' own times; NULL: they have the rows' */
     double guidance, fps;                     /* of all rows, as vtrain_in's */
     int32_t control_kind;                     /* likewise */

@@ -102,7 +102,9 @@ static const char *const may_change[] = {
     "sample_at_first", "unconditional_transformer",
     "num_inference_steps", "guidance_scale", "audio_guidance_scale", "guidance_schedule",
     "guidance_power", "guidance_rescale", "validation_sampler", "ar_step", "causal_block_size",
-    "base_num_frames", "overlap_history", "addnoise_condition", "report_to", "trace_dir",
+    "base_num_frames", "overlap_history", "addnoise_condition",
+    "skip_guidance_layers", "skip_layer_guidance_scale", "skip_layer_guidance_start",
+    "skip_layer_guidance_stop", "report_to", "trace_dir",
     "trace_steps", "dry_run", "quiet", "log_format", NULL
 };
 
