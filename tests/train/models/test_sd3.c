@@ -26,11 +26,11 @@ static const ref_variant variants[] = {
  * some roundings of 2^-9 in a chain change an output by 7e-3. Gradients pass through the softmax,
  * which is steep where heads have no norms: in the mean square they differ by up to 2.5e-2, while
  * diffusers' own bf16 differs from its f32 by up to 4.8e-2. Where f32 operands of products are
- * rounded, an output differs by up to 1.05e-2. The floors are for biases of keys, which cancel in
- * the softmax. */
+ * rounded, an output differs by up to 1.05e-2 and a gradient of a LoRA by up to 3.4e-2. The floors
+ * are for biases of keys, which cancel in the softmax. */
 static ref_suite suite = {
     .family = &vtrain_sd3, .variants = variants, .n = COUNT(variants),
-    .f32 = { VC_F32, 1e-4, 1e-4, 1e-3, false }, .bf16 = { VC_BF16, 1e-2, 3e-2, 1e-2, true },
+    .f32 = { VC_F32, 1e-4, 1e-4, 1e-3, false }, .bf16 = { VC_BF16, 1e-2, 4e-2, 1e-2, true },
 };
 
 /* Stability's own files are in f16, their tables of positions too: 11 bits change a weight by at
