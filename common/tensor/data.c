@@ -419,9 +419,10 @@ unsigned vt_param_changes(const vt_tensor *t) { return ((const param *)t)->chang
 
 void vt_param_changed(vt_tensor *t)
 {
+    if (!t->param)                             /* a view of a row that vt_values_put fills */
+        return;
     ((param *)t)->changes++;
-    if (t->rounded)
-        ((param *)t)->stale = true;
+    ((param *)t)->stale = true;
 }
 
 /* Ends the copy. */
