@@ -155,7 +155,7 @@ static void test_inputs(void **state)
         "grid_sizes guidance_rescale height image2lora_images image2lora_residual "
         "image2lora_residual_highres image2lora_x in_context_downsample_factor in_context_videos "
         "infinityou_guidance infinityou_id_image initial_noise inpaint_blur_sigma "
-        "inpaint_blur_size inpaint_mask input_audio input_images input_images_indexes "
+        "inpaint_blur_size inpaint_mask input_images input_images_indexes "
         "input_images_strength input_latents_video input_video insert_anything_ref_image "
         "insert_anything_ref_mask insert_anything_source_image insert_anything_source_mask "
         "ipadapter_images ipadapter_scale keep_original_aspect keyframe_cond_anchor "
@@ -193,6 +193,7 @@ static void test_inputs(void **state)
     }
     assert_int_equal(vc_input_of("input_image", 11, NULL), VC_INPUT_FIRST);
     assert_int_equal(vc_input_of("end_image", 9, NULL), VC_INPUT_LAST);
+    assert_int_equal(vc_input_of("input_audio", 11, NULL), VC_INPUT_SOUND);
     assert_int_equal(vc_input_of("control_video", 13, NULL), VC_INPUT_CONTROL);
     assert_int_equal(vc_input_of("blockwise_controlnet_image", 26, NULL), VC_INPUT_CONTROL);
     assert_int_equal(vc_input_of("controlnet_inpaint_mask", 23, NULL), VC_INPUT_CONTROL_MASK);
