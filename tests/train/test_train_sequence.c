@@ -411,8 +411,20 @@ static void test_pictures(void **state)
     };
 #undef TWO
     static const int widths[] = { 4, 6, 12 }, pooled[] = { 4, 6, 0 };
+    static const toy_sample clips[] = {
+        { .number = 0, .f = 3, .h = 4, .w = 6, .caption = { "a red ball!" } },
+        { .number = 1, .f = 3, .h = 4, .w = 6, .caption = { "a walk" } },
+        { .number = 2, .f = 2, .h = 2, .w = 8, .caption = { "three cubes on a table" } },
+        { .number = 3, .f = 2, .h = 2, .w = 8, .caption = { "" } },
+    };
+#define HUNYUAN(every) { .sample = clips, .width = 32, .pooled = 32, .encoders = 2, \
+                  .pooled_only = 2, .family = "hunyuanvideo", .vae = "AutoencoderKLHunyuanVideo", \
+                  .train_mode = "i2v", .conditions = 1u << VC_ROLE_IMAGE, .interleave = every }
     static const struct { const char *golden; int sp; toy t; const char *more; } models[] = {
         { "qwen", 2, { .width = 32, .family = "qwen-image" }, "" },
+        { "hunyuan", 2, HUNYUAN(0), "" },
+        /* whose first frame, of a time of its own, is one rank's or both's */
+        { "hunyuan-replace", 2, HUNYUAN(4), "" },
         { "hunyuan15", 2, { .width = 32, .encoders = 2, .family = "hunyuanvideo1.5",
                             .vae = "AutoencoderKLHunyuanVideo15" }, "" },
         /* the attention to few tokens, as over krea2's taps, has gradients near 0, which the

@@ -12,6 +12,7 @@
 
 #include "common/nn/embeddings.h"
 #include "common/nn/positions.h"
+#include "common/tensor/exchange.h"
 #include "formats/json/config.h"
 #include "train/models/dit.h"
 #include "train/models/hunyuan/hunyuan.h"
@@ -74,10 +75,11 @@ typedef struct hunyuan {
 /* vtrain_in.made: rotations of the video's tokens; the numbers of keys of both streams together and
  * of the prompt alone; the mask of latent_concat. */
 enum { COS, SIN, KEYS, TEXT_KEYS, MASK };
-/* The inputs of a block: the prompt's tokens and the video's tokens, or for the single blocks both
- * as one sequence at JOINED; the embeddings of the time, of time 0 and of the refiner; the first
- * four of made. */
-enum { PROMPT, X, E, E_CLEAN, E_REFINER, MADE, N_IN = MADE + 4, JOINED = 0 };
+/* The inputs of a block: of the refiner's, the prompt's tokens at FIRST and the video's at SECOND; of
+ * the blocks of two streams, the video's at FIRST and the prompt's at SECOND; of the single blocks
+ * both as one sequence at JOINED. Then the embeddings of the time, of time 0 and of the refiner; the
+ * first four of made. */
+enum { FIRST, SECOND, E, E_CLEAN, E_REFINER, MADE, N_IN = MADE + 4, JOINED = FIRST };
 
 /* ---- config.json ---- */
 
@@ -164,7 +166,7 @@ static void hunyuan_fit(const void *model, vtrain_fit *fit)
                          .mean_roles = concat ? roles_of(m) : 0,
                          .two_prompts = m->condition == NO_IMAGE && roles_of(m),      /* SkyReels */
                          .roles = roles_of(m),
-                         .blocks = (int)(m->refiner + m->dual + m->single) };
+                         .blocks = (int)(m->refiner + m->dual + m->single), .heads = m->heads };
 }
 
 /* ---- prepare ---- */
@@ -224,8 +226,8 @@ static void hunyuan_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor
     vtrain_note(in, "pooled_projections", in->text[1].pooled);
     embed_times(g, m, in, s);
     s[E_REFINER] = hunyuan_refiner_embed(g, &w->refiner, in->t, text, in->made[TEXT_KEYS]);
-    s[PROMPT] = vt_linear(g, vt_cast(g, text, vt_compute(g)), &w->text);
-    s[X] = nn_embed_patches(g, nn_patches(g, x, patch), &w->patch);
+    s[FIRST] = vt_linear(g, vt_cast(g, text, vt_compute(g)), &w->text);
+    s[SECOND] = nn_embed_patches(g, nn_patches(g, x, patch), &w->patch);
     memcpy(s + MADE, in->made, 4 * sizeof *in->made);
 }
 
@@ -233,13 +235,22 @@ static void refiner_block(vt_ctx *g, const void *model, const void *weights, vt_
                           vt_tensor **out)
 {
     const hunyuan *m = model;
-    out[PROMPT] = hunyuan_refine(g, in[PROMPT], in[E_REFINER], weights, m->heads,
-                                 in[MADE + TEXT_KEYS]);
+    out[FIRST] = hunyuan_refine(g, in[FIRST], in[E_REFINER], weights, m->heads,
+                                in[MADE + TEXT_KEYS]);
 }
 
-static nn_times times_of(const hunyuan *m, vt_tensor *const *in)
+static nn_times times_of(vt_ctx *g, const hunyuan *m, vt_tensor *const *in)
 {
-    return (nn_times){ in[E], in[E_CLEAN], m->clean };
+    return (nn_times){ in[E], in[E_CLEAN], vt_own_before(g, m->clean) };
+}
+
+/* The prompt is refined: the video takes its place. */
+static void put_video_first(vt_ctx *g, const void *model, vt_tensor *s[VT_BLOCK_IO])
+{
+    (void)g, (void)model;
+    vt_tensor *prompt = s[FIRST];
+    s[FIRST] = s[SECOND];
+    s[SECOND] = prompt;
 }
 
 static void dual_block(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
@@ -247,28 +258,25 @@ static void dual_block(vt_ctx *g, const void *model, const void *weights, vt_ten
 {
     const hunyuan *m = model;
     const nn_dual_weights *w = weights;
-    const nn_times t[2] = { times_of(m, in), { .e = in[E] } };     /* the prompt has time t alone */
+    const nn_times t[2] = { times_of(g, m, in), { .e = in[E] } };  /* the prompt has time t alone */
     const nn_heads heads[2] = { { m->heads, EPS, in[MADE + COS], in[MADE + SIN], 0 },
                                 { .n = m->heads, .eps = EPS } };
-    vt_tensor *x[2] = { in[X], in[PROMPT] }, *y[2];
-    nn_joint_block(g, x, t, w->stream, heads, in[MADE + KEYS], y);
-    out[X] = y[0];
-    out[PROMPT] = y[1];
+    nn_joint_block(g, in + FIRST, t, w->stream, heads, in[MADE + KEYS], out);
 }
 
 /* Joins video and prompt to one sequence, video first. */
 static void join_streams(vt_ctx *g, const void *model, vt_tensor *s[VT_BLOCK_IO])
 {
     (void)model;
-    s[JOINED] = vt_concat(g, 1, 2, (vt_tensor *[]){ s[X], s[PROMPT] });
-    s[X] = NULL;
+    s[JOINED] = vt_concat(g, 1, 2, s + FIRST);
+    s[SECOND] = NULL;
 }
 
 static void single_block(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
                          vt_tensor **out)
 {
     const hunyuan *m = model;
-    const nn_times t = times_of(m, in);
+    const nn_times t = times_of(g, m, in);
     const nn_heads heads = { m->heads, EPS, in[MADE + COS], in[MADE + SIN], 0 };
     out[JOINED] = nn_single_block(g, in[JOINED], &t, weights, &heads, in[MADE + KEYS]);
 }
@@ -276,10 +284,10 @@ static void single_block(vt_ctx *g, const void *model, const void *weights, vt_t
 static vt_tensor *hunyuan_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
 {
     const hunyuan *m = model;
-    vt_tensor *x = m->single ? vt_slice(g, s[JOINED], 1, 0, m->video) : s[X];
+    vt_tensor *x = vtrain_noisy_begin(g, s[m->single ? JOINED : FIRST], m->video);
     x = nn_flux_head(g, x, s[E], &m->w.mod_out, &m->w.proj_out);
-    return vt_unpatchify(g, x, in->x->dim + 1, (int)m->patch_t, (int)m->patch, (int)m->patch,
-                         VT_C_FIRST);
+    return vt_unpatchify(g, vtrain_noisy_end(g, x, m->video), in->x->dim + 1, (int)m->patch_t,
+                         (int)m->patch, (int)m->patch, VT_C_FIRST);
 }
 
 const vtrain_family vtrain_hunyuan = {
@@ -290,11 +298,11 @@ const vtrain_family vtrain_hunyuan = {
     .kohya = &vtrain_kohya_diffusers,
     .size = sizeof(hunyuan), .weights = offsetof(hunyuan, w), .table = model_table,
     .read = hunyuan_read, .fit = hunyuan_fit, .prepare = hunyuan_prepare,
-    .embed = hunyuan_embed, .head = hunyuan_head,
+    .embed = hunyuan_embed, .head = hunyuan_head, .whole_kinds = 1, .two_parts = true,
     .blocks = { { HUNYUAN_REFINER, hunyuan_refiner_table, sizeof(hunyuan_refiner_weights), N_IN, 1,
                   refiner_block, NULL, NULL },
                 { "transformer_blocks.%d.", nn_dual_table, sizeof(nn_dual_weights), N_IN, 2,
-                  dual_block, NULL, NULL },
+                  dual_block, put_video_first, NULL },
                 { "single_transformer_blocks.%d.", nn_single_table, sizeof(nn_single_weights), N_IN,
                   1, single_block, join_streams, NULL } },
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
