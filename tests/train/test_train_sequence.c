@@ -432,6 +432,8 @@ static void test_pictures(void **state)
         { "kandinsky5", 3, { .width = 32, .pooled = 32, .encoders = 2, .pooled_only = 2,
                              .family = "kandinsky5", .vae = "AutoencoderKLHunyuanVideo" },
           "--first_frame_conditioning_p 0.5 --adam_epsilon 1e-6" },
+        { "chroma", 2, { .channels = 4, .width = 16, .family = "chroma",
+                         .vae = "AutoencoderKL" }, "" },
         { "krea2", 2, { .width = 192, .family = "krea2", .vae = "AutoencoderKLQwenImage" },
           "--adam_epsilon 1e-6" },
         { "ideogram4", 2, { .channels = 16, .width = 208, .family = "ideogram4",

@@ -124,7 +124,7 @@ static void chroma_fit(const void *model, vtrain_fit *fit)
     const chroma *m = model;
     *fit = (vtrain_fit){ .channels = (int)m->out_channels / PATCH, .n_texts = 1,
                          .text_width = { m->text }, .mult = { 1, SIDE, SIDE },
-                         .blocks = (int)(m->dual + m->single) };
+                         .blocks = (int)(m->dual + m->single), .heads = m->heads };
 }
 
 /* The shift follows from the number of tokens, as FLUX.1-dev's does. */
@@ -251,11 +251,11 @@ static void single_block(vt_ctx *g, const void *model, const void *weights, vt_t
 static vt_tensor *chroma_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
 {
     const chroma *m = model;
-    vt_tensor *mod[HEAD_MODS], *x = vt_slice(g, s[JOINED], 1, 0, m->picture);
+    vt_tensor *mod[HEAD_MODS], *x = vtrain_noisy_begin(g, s[JOINED], m->picture);
     vt_chunk(g, mods_from(g, s[ALL], modulations(m) - HEAD_MODS, HEAD_MODS), 1, HEAD_MODS, mod);
     x = vt_layer_norm_modulate(g, x, NULL, NULL, mod[0], mod[1], EPS);
-    return vt_unpatchify(g, vt_linear(g, x, &m->w.proj_out), in->x->dim + 1, 1, SIDE, SIDE,
-                         VT_C_FIRST);
+    x = vtrain_noisy_end(g, vt_linear(g, x, &m->w.proj_out), m->picture);
+    return vt_unpatchify(g, x, in->x->dim + 1, 1, SIDE, SIDE, VT_C_FIRST);
 }
 
 const vtrain_family vtrain_chroma = {
@@ -264,7 +264,7 @@ const vtrain_family vtrain_chroma = {
     .text_args = { "encoder_hidden_states" }, .layout = VTRAIN_TOKENS, .time = VTRAIN_TIME_LEVEL,
     .size = sizeof(chroma), .weights = offsetof(chroma, w), .table = model_table,
     .read = chroma_read, .fit = chroma_fit, .prepare = chroma_prepare, .embed = chroma_embed,
-    .head = chroma_head,
+    .two_parts = true, .head = chroma_head,
     .blocks = { { "transformer_blocks.%d.", nn_dual_table, sizeof(nn_dual_weights), N_IN, 2,
                   dual_block, NULL, NULL },
                 { "single_transformer_blocks.%d.", nn_single_table, sizeof(nn_single_weights), N_IN,
