@@ -1,6 +1,6 @@
-/* test_train_streams.c - ranks that share the tokens of two streams (--sp with Wan VACE, whose
- * blocks stand beside Wan's, and with ControlNets) train like one rank, with any --parallel.
- * Without MPI the test is skipped. */
+/* test_train_streams.c - ranks that share the tokens of two streams (--sp of models whose picture
+ * and prompt are two, of Wan VACE, whose blocks stand beside Wan's, and with ControlNets) train like
+ * one rank, with any --parallel. Without MPI the test is skipped. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,6 +29,105 @@ enum { STEPS = 4 };
 typedef struct ranks_row { int ranks; const char *out, *like, *args; } ranks_row;
 
 #define FULL "--mixed_precision no --training_type full-finetune --caption_dropout_p 0"
+
+/* Of a list of models the first alone has the row ONCE: the next row shares tokens too, by more
+ * ranks. */
+enum { ONCE = 1 };
+
+/* Models whose picture and prompt are two parts of the sequence, and those that join them behind
+ * refiners, which each rank runs whole. Batches have captions of several lengths, and an empty one
+ * has fewer tokens than there are ranks. */
+static void test_pictures(void **state)
+{
+    static const toy_sample samples[] = {
+        { .number = 0, .h = 4, .w = 6, .caption = { "a red ball!" } },
+        { .number = 1, .h = 4, .w = 6, .caption = { "a walk" } },
+        { .number = 2, .h = 2, .w = 8, .caption = { "three cubes on a table" } },
+        { .number = 3, .h = 2, .w = 8, .caption = { "" } },
+    };
+    static const toy_sample equal[] = {
+        { .number = 0, .h = 4, .w = 6, .caption = { "a red ball!" } },
+        { .number = 1, .h = 4, .w = 6, .caption = { "a long walk" } },
+        { .number = 2, .h = 2, .w = 8, .caption = { "three cubes" } },
+        { .number = 3, .h = 2, .w = 8, .caption = { "still water" } },
+    };
+#define WHOLE "--caption_dropout_p 0"
+#define TWO "--train_batch_size 2 --caption_dropout_p 0.4 --max_train_steps 4 " \
+            "--dataset_repeat 4 --uniform_sampling --learning_rate 1e-5 "
+    static const struct { int groups; const char *out, *like, *args; } row[] = {
+        { 0, "p1", NULL, TWO "--gradient_accumulation_steps 2" },
+        { 1, "p2", "p1", TWO "--gradient_accumulation_steps 2" },
+        { 2, "pf", "p1", TWO "--parallel fsdp" },
+        { 0, "q1", NULL, TWO "--training_type lora --rank 4" },
+        { 1, "q2", "q1", TWO "--training_type lora --rank 4 --parallel zero2 "
+                         "--gradient_checkpointing=none" },
+    };
+#undef TWO
+    static const int widths[] = { 4, 6, 12 }, pooled[] = { 4, 6, 0 };
+    static const toy_sample clips[] = {
+        { .number = 0, .f = 3, .h = 4, .w = 6, .caption = { "a red ball!" } },
+        { .number = 1, .f = 3, .h = 4, .w = 6, .caption = { "a walk" } },
+        { .number = 2, .f = 2, .h = 2, .w = 8, .caption = { "three cubes on a table" } },
+        { .number = 3, .f = 2, .h = 2, .w = 8, .caption = { "" } },
+    };
+#define HUNYUAN(every) { .sample = clips, .width = 32, .pooled = 32, .encoders = 2, \
+                  .pooled_only = 2, .family = "hunyuanvideo", .vae = "AutoencoderKLHunyuanVideo", \
+                  .train_mode = "i2v", .conditions = 1u << VC_ROLE_IMAGE, .interleave = every }
+    static const struct { const char *golden; int sp; toy t; const char *more; } models[] = {
+        { "qwen", 2, { .width = 32, .family = "qwen-image" }, "" },
+        { "hunyuan", 2, HUNYUAN(0), "" },
+        /* whose first frame, of a time of its own, is one rank's or both's */
+        { "hunyuan-replace", 2, HUNYUAN(4), "" },
+        { "hunyuan15", 2, { .width = 32, .encoders = 2, .family = "hunyuanvideo1.5",
+                            .vae = "AutoencoderKLHunyuanVideo15" }, "" },
+        /* the attention to few tokens, as over krea2's taps, has gradients near 0, which the
+         * default 1e-8 makes whole steps of */
+        { "kandinsky5", 3, { .width = 32, .pooled = 32, .encoders = 2, .pooled_only = 2,
+                             .family = "kandinsky5", .vae = "AutoencoderKLHunyuanVideo" },
+          "--first_frame_conditioning_p 0.5 --adam_epsilon 1e-6" },
+        { "chroma", 2, { .channels = 4, .width = 16, .family = "chroma",
+                         .vae = "AutoencoderKL" }, "" },
+        { "krea2", 2, { .width = 192, .family = "krea2", .vae = "AutoencoderKLQwenImage" },
+          "--adam_epsilon 1e-6" },
+        { "ideogram4", 2, { .channels = 16, .width = 208, .family = "ideogram4",
+                            .vae = "AutoencoderKLFlux2" }, "" },
+        { "zimage", 3, { .width = 32, .family = "z-image", .vae = "AutoencoderKL" }, "" },
+        { "cosmos2", 2, { .width = 32, .family = "cosmos2", .vae = "AutoencoderKLWan",
+                          .per_channel = true }, "" },
+        { "ernie-image", 3, { .channels = 16, .width = 32, .family = "ernie-image",
+                              .vae = "AutoencoderKLFlux2", .per_channel = true }, "" },
+        /* these mask nothing: all prompts have as many tokens */
+        { "flux-dev", 2, { .width = 16, .pooled = 32, .encoders = 2, .pooled_only = 1,
+                           .family = "flux", .vae = "AutoencoderKL", .sample = equal }, WHOLE },
+        { "flux2-klein", 2, { .channels = 16, .width = 48, .family = "flux2", .sample = equal,
+                              .vae = "AutoencoderKLFlux2", .per_channel = true }, WHOLE },
+        { "sd3.5-medium", 2, { .widths = widths, .pooleds = pooled, .encoders = 3, .family = "sd3",
+                               .vae = "AutoencoderKL", .sample = equal }, WHOLE },
+    };
+    for (size_t i = 0; i < (ranks_fewer() ? 1 : COUNT(models)); i++) {
+        char *folder = vc_path_join(*state, models[i].golden);
+        char *path = vc_path_join(folder, "set.lmdb");
+        char *transformer = vc_path_join(folder, "transformer");
+        toy t = models[i].t;
+        t.path = path, t.sample = t.sample ? t.sample : samples, t.n = COUNT(samples);
+        t.channels = t.channels ? t.channels : 4;
+        assert_int_equal(vc_mkdirs(folder, NULL), 0);
+        golden_folder(models[i].golden, transformer);
+        toy_make(&t);
+        for (size_t k = 0; k < COUNT(row); k++) {
+            if (i && k == ONCE)
+                continue;
+            const int sp = row[k].groups ? models[i].sp : 1, n = row[k].groups * sp;
+            char *args = vc_format("--transformer %s --sp %d %s %s", transformer, sp, row[k].args,
+                                   models[i].more);
+            ranks_ok(n ? n : 1, folder, row[k].out, args);
+            if (row[k].like)
+                run_same_training(folder, row[k].like, row[k].out, STEPS, LOSS, WEIGHT);
+            free(args);
+        }
+        free(folder), free(path), free(transformer);
+    }
+}
 
 /* VACE: ranks have the same tokens of both streams, those of references in front among them. */
 static void test_vace(void **state)
@@ -171,7 +270,8 @@ int main(void)
         return skipped;
     toy_dir_make(dir);
     ranks_model = FULL;
-    const struct CMUnitTest tests[] = { cmocka_unit_test_prestate(test_vace, dir),
+    const struct CMUnitTest tests[] = { cmocka_unit_test_prestate(test_pictures, dir),
+                                        cmocka_unit_test_prestate(test_vace, dir),
                                         cmocka_unit_test_prestate(test_controlnets, dir) };
     const ranks_tests all = { .all = RANKS_GROUP(tests) };
     return ranks_end(&all, dir);

@@ -509,6 +509,14 @@ vt_tensor *vtrain_picture_tokens(vt_ctx *g, const vtrain_in *in, const int side[
     return n > 1 ? vt_concat(g, 1, n, part) : part[0];
 }
 
+void vtrain_swap_streams(vt_ctx *g, const void *model, vt_tensor *s[VT_BLOCK_IO])
+{
+    (void)g, (void)model;
+    vt_tensor *first = s[0];
+    s[0] = s[1];
+    s[1] = first;
+}
+
 vt_tensor *vtrain_noisy_begin(vt_ctx *g, vt_tensor *x, int64_t noisy)
 {
     return vt_slice(g, x, 1, 0, vt_own_count(g, 0, noisy));

@@ -413,6 +413,9 @@ vt_tensor *vtrain_control_kinds(vt_ctx *g, const vtrain_in *in, int64_t kinds);
 void vtrain_fit_control(const vtrain_dit *m, bool masked, vtrain_fit *fit);
 /* The tokens of in->x, and behind them those of each reference picture that the batch has. */
 vt_tensor *vtrain_picture_tokens(vt_ctx *g, const vtrain_in *in, const int side[3]);
+/* The `enter` of blocks behind those that run on the prompt alone: s[0] and s[1] change places, so
+ * that the picture's tokens are first. */
+void vtrain_swap_streams(vt_ctx *g, const void *model, vt_tensor *s[VT_BLOCK_IO]);
 /* The noisy tokens of a sequence x [B,N,D] that begins with `noisy` of them, for a head of layers
  * that work on each token alone: where processes share the sequence, all tokens of this process in
  * its first part, so that each has some and reads the head's weights. end makes the noisy tokens of

@@ -244,14 +244,6 @@ static void text_block(vt_ctx *g, const void *model, const void *weights, vt_ten
     out[FIRST] = feed_forward(g, x, w, e + MODS);
 }
 
-static void swap_streams(vt_ctx *g, const void *model, vt_tensor *s[VT_BLOCK_IO])
-{
-    (void)g, (void)model;
-    vt_tensor *prompt = s[FIRST];
-    s[FIRST] = s[SECOND];
-    s[SECOND] = prompt;
-}
-
 static void video_block(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
                         vt_tensor **out)
 {
@@ -288,7 +280,7 @@ const vtrain_family vtrain_kandinsky5 = {
     .blocks = { { "text_transformer_blocks.%d.", text_table, sizeof(block_weights), N_IN, 1,
                   text_block, NULL, NULL },
                 { "visual_transformer_blocks.%d.", video_table, sizeof(block_weights), N_IN, 1,
-                  video_block, swap_streams, NULL } },
+                  video_block, vtrain_swap_streams, NULL } },
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
     .flow_shift = 10, .logit_mean = 0, .logit_std = 1,
     .posterior_mean = false, .bf16 = true,

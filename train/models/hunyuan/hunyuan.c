@@ -244,15 +244,6 @@ static nn_times times_of(vt_ctx *g, const hunyuan *m, vt_tensor *const *in)
     return (nn_times){ in[E], in[E_CLEAN], vt_own_before(g, m->clean) };
 }
 
-/* The prompt is refined: the video takes its place. */
-static void put_video_first(vt_ctx *g, const void *model, vt_tensor *s[VT_BLOCK_IO])
-{
-    (void)g, (void)model;
-    vt_tensor *prompt = s[FIRST];
-    s[FIRST] = s[SECOND];
-    s[SECOND] = prompt;
-}
-
 static void dual_block(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
                        vt_tensor **out)
 {
@@ -302,7 +293,7 @@ const vtrain_family vtrain_hunyuan = {
     .blocks = { { HUNYUAN_REFINER, hunyuan_refiner_table, sizeof(hunyuan_refiner_weights), N_IN, 1,
                   refiner_block, NULL, NULL },
                 { "transformer_blocks.%d.", nn_dual_table, sizeof(nn_dual_weights), N_IN, 2,
-                  dual_block, put_video_first, NULL },
+                  dual_block, vtrain_swap_streams, NULL },
                 { "single_transformer_blocks.%d.", nn_single_table, sizeof(nn_single_weights), N_IN,
                   1, single_block, join_streams, NULL } },
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
