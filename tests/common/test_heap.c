@@ -54,7 +54,8 @@ static void test_used(void **state)
     (void)state;
     vc_heap_used();                           /* stdio's buffers, if it keeps any */
     const size_t before = vc_heap_used();
-    char *code = mmap(NULL, PAGES * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *code = mmap(NULL, PAGES * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                      0);
     assert_true(code != MAP_FAILED);
     (void)madvise(code, PAGES * page, MADV_NOHUGEPAGE);
     for (size_t i = 0; i < n; i++)

@@ -1,6 +1,6 @@
 /* test_train_streams.c - ranks that share the tokens of two streams (--sp of models whose picture
- * and prompt are two, of Wan VACE, whose blocks stand beside Wan's, and with ControlNets) train like
- * one rank, with any --parallel. Without MPI the test is skipped. */
+ * and prompt are two, of Wan VACE, whose blocks stand beside Wan's, and with ControlNets) train
+ * like one rank, with any --parallel. Without MPI the test is skipped. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
