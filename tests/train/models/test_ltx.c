@@ -43,7 +43,7 @@ static void check_rope(const vf_safetensors *f, const char *name)
 {
     static const char *const parts[2] = { "cos", "sin" };
     char full[96], rule[8];
-    ltx_grid grid;
+    ltx_grid grid = { 0 };
     int64_t width, dim[8];
     assert_int_equal(sscanf(name, "%" SCNd64 "/%" SCNd64 "x%" SCNd64 "x%" SCNd64 "/%7s", &width,
                             &grid.dim[0], &grid.dim[1], &grid.dim[2], rule), 5);
