@@ -11,6 +11,8 @@ export VLT_SOURCE
 make_set Cosmos2TextToImagePipeline 4 0 9         # captions of 10 to 55 tokens
 expect 0 'flow matching, weighting logit_normal.*shift 1$' train dry "${lora[@]}" --dry_run
 absent dry
+expect 0 "next: diffusers' transformer.load_lora_adapter opens the folder" train next "${lora[@]}" \
+    --max_train_steps 1
 expect 0 '2 stored prompts' train shown "${lora[@]}" --max_train_steps 2 --validation_steps 2 \
     --num_inference_steps 3
 guided_at 2 7 0

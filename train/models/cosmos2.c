@@ -295,5 +295,5 @@ const vtrain_family vtrain_cosmos2 = {
     .posterior_mean = true, .bf16 = true,
     .lr_full = 1e-5, .lr_lora = 1e-4, .guidance = 7, .guidance_added = true,
     .inference_steps = 35, .batch = 1, .steps = 1000,
-    .lora_targets = "to_q,to_k,to_v,to_out.0",
+    .lora_targets = "to_q,to_k,to_v,to_out.0", .lora_reader = "transformer.load_lora_adapter",
 };

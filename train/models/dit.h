@@ -300,6 +300,8 @@ struct vtrain_family {
      * when it is. */
     int whole_kinds;
     bool two_parts;
+    const char *lora_reader;                  /* what of diffusers opens a LoRA's folder; NULL: the
+                                               * pipeline's load_lora_weights */
     bool skips_layers;                        /* samples may be guided by a forward without some of
                                                * the blocks */
     /* The index in s of a second stream of the same tokens as s[0], of which each process has its

@@ -107,7 +107,8 @@ static void say_result(const vtrain *t, const char *best, const char *next)
     if (next)
         vc_say(t->ui, "%s", next);
     else if (lora)
-        vc_say(t->ui, "next: diffusers' load_lora_weights opens the folder%s",
+        vc_say(t->ui, "next: diffusers' %s opens the folder%s",
+               t->model.family->lora_reader ? t->model.family->lora_reader : "load_lora_weights",
                c->export_comfyui ? ", ComfyUI its lora_comfyui.safetensors" : "");
     else if (net)
         vc_say(t->ui, "next: %s opens %s", vtrain_controlnet_reader(t->model.controlnet),
