@@ -2,6 +2,7 @@
  * component.h */
 #include "formats/tensors/component.h"
 #include "formats/tensors/cosmos2_file.h"
+#include "formats/tensors/krea2_file.h"
 #include "formats/tensors/ltx2_file.h"
 
 /* ---- Wan and Qwen-Image: the autoencoder ---- */
@@ -340,57 +341,6 @@ static const vf_sized ideogram4_sizes[] = {
     { .field = "llm_features_dim", .tensor = "llm_cond_norm.weight" },
     { 0 }
 };
-static const vf_rename krea2[] = {
-    { .from = "last.down" },             /* which no model of the class has */
-    { .from = "last.up" },
-    { .from = "first", .to = "img_in" },
-    { .from = "tmlp.0", .to = "time_embed.linear_1" },
-    { .from = "tmlp.2", .to = "time_embed.linear_2" },
-    { .from = "tproj.1", .to = "time_mod_proj" },
-    { .from = "txtmlp.0.scale", .to = "txt_in.norm.weight" },
-    { .from = "txtmlp.1", .to = "txt_in.linear_1" },
-    { .from = "txtmlp.3", .to = "txt_in.linear_2" },
-    { .from = "txtfusion", .to = "text_fusion" },
-    { .from = "blocks", .to = "transformer_blocks" },
-    { .from = "last.linear", .to = "final_layer.linear" },
-    { .from = "last.norm.scale", .to = "final_layer.norm.weight" },
-    { .from = "last.modulation.lin", .to = "final_layer.scale_shift_table" },
-    { .from = "attn.wq", .to = "attn.to_q" },
-    { .from = "attn.wk", .to = "attn.to_k" },
-    { .from = "attn.wv", .to = "attn.to_v" },
-    { .from = "attn.wo", .to = "attn.to_out.0" },
-    { .from = "attn.gate", .to = "attn.to_gate" },
-    { .from = "attn.qknorm.qnorm.scale", .to = "attn.norm_q.weight" },
-    { .from = "attn.qknorm.knorm.scale", .to = "attn.norm_k.weight" },
-    { .from = "mlp", .to = "ff" },
-    { .from = "prenorm.scale", .to = "norm1.weight" },
-    { .from = "postnorm.scale", .to = "norm2.weight" },
-    { .from = "mod.lin", .to = "scale_shift_table", .rows = 6 },
-    { 0 }
-};
-/* Heads are 128 wide. */
-#define KREA2_TEXT "text_fusion.layerwise_blocks."
-static const vf_sized krea2_sizes[] = {
-    { .field = "in_channels", .tensor = "img_in.weight", .axis = 1 },
-    { .field = "num_layers", .tensor = "transformer_blocks.#.attn.to_q.weight",
-      .kind = VF_SIZE_COUNT },
-    { .field = "num_attention_heads", .tensor = "img_in.weight", .divide = 128 },
-    { .field = "num_key_value_heads", .tensor = "transformer_blocks.0.attn.to_k.weight",
-      .divide = 128 },
-    { .field = "intermediate_size", .tensor = "transformer_blocks.0.ff.up.weight" },
-    { .field = "timestep_embed_dim", .tensor = "time_embed.linear_1.weight", .axis = 1 },
-    { .field = "text_hidden_dim", .tensor = "txt_in.norm.weight" },
-    { .field = "num_text_layers", .tensor = "text_fusion.projector.weight", .axis = 1 },
-    { .field = "text_num_attention_heads", .tensor = "txt_in.norm.weight", .divide = 128 },
-    { .field = "text_num_key_value_heads", .tensor = KREA2_TEXT "0.attn.to_k.weight",
-      .divide = 128 },
-    { .field = "text_intermediate_size", .tensor = KREA2_TEXT "0.ff.up.weight" },
-    { .field = "num_layerwise_text_blocks", .tensor = KREA2_TEXT "#.attn.to_q.weight",
-      .kind = VF_SIZE_COUNT },
-    { .field = "num_refiner_text_blocks",
-      .tensor = "text_fusion.refiner_blocks.#.attn.to_q.weight", .kind = VF_SIZE_COUNT },
-    { 0 }
-};
 /* Heads are 128 wide. */
 static const vf_sized ernie_sizes[] = {
     { .field = "hidden_size", .tensor = "adaLN_modulation.1.weight", .axis = 1 },
@@ -565,11 +515,11 @@ const vf_layout vf_layouts[] = {
       .class = "Ideogram4Transformer2DModel", .slot = "transformer", .config = "{}",
       .sizes = ideogram4_sizes, .beside = true },
     { .marks = { "txtfusion.projector.weight", "first.weight" },
-      .class = "Krea2Transformer2DModel", .slot = "transformer", .names = krea2, .config = "{}",
-      .sizes = krea2_sizes },
+      .class = "Krea2Transformer2DModel", .slot = "transformer", .names = vf_krea2_names,
+      .config = "{}", .sizes = vf_krea2_sizes },
     { .marks = { "text_fusion.projector.weight", "time_mod_proj.weight" },
       .class = "Krea2Transformer2DModel", .slot = "transformer", .config = "{}",
-      .sizes = krea2_sizes, .beside = true },
+      .sizes = vf_krea2_sizes, .beside = true },
     { .marks = { "net." COSMOS2_MARK }, COSMOS2_TRANSFORMER("net.") },
     { .marks = { "model.diffusion_model." COSMOS2_MARK },
       COSMOS2_TRANSFORMER("model.diffusion_model.") },
