@@ -15,6 +15,7 @@
 #include "train/lora/lora.h"
 #include "train/optim/groups.h"
 #include "train/parallel/state.h"
+#include "train/plan/loss_line.h"
 #include "train/plan/memory.h"
 #include "train/samples/spans.h"
 #include "train/steps/distill.h"
@@ -164,20 +165,6 @@ static void say_lines(const vtrain *t, const char *head, char *text)
     free(text);
 }
 
-/* The value of a flag in the run's settings. */
-static const char *word_of(const vtrain *t, const char *flag, char *buf, size_t size)
-{
-    size_t n = strlen(flag);
-    snprintf(buf, size, "none");
-    for (const char *s = t->output.settings; s && *s; s += *s == '\n') {
-        size_t len = strcspn(s, "\n");
-        if (len > n + 2 && !strncmp(s, flag, n) && s[n] == ':')
-            snprintf(buf, size, "%.*s", (int)(len - n - 2), s + n + 2);
-        s += len;
-    }
-    return buf;
-}
-
 static void say_steps(const vtrain *t)
 {
     char ranks[32] = "", word[32];
@@ -187,7 +174,7 @@ static void say_steps(const vtrain *t)
         snprintf(ranks, sizeof ranks, " x %d %s", n, t->cfg.sp > 1 ? "groups" : "ranks");
     if (t->cfg.sp > 1)
         say(t, "parallel: %s, %d %s of %lld ranks that share the tokens of each sample",
-            word_of(t, "parallel", word, sizeof word), n, n > 1 ? "groups" : "group",
+            vtrain_plan_word(t, "parallel", word, sizeof word), n, n > 1 ? "groups" : "group",
             (long long)t->cfg.sp);
     say(t, "steps: %lld, %.4g an epoch, so %.4g epoch%s; batch %lld x accumulation %lld%s; "
         "%.3g GFLOP a step", (long long)t->plan.steps, epoch_steps,
@@ -314,75 +301,12 @@ int vtrain_plan_steps(vtrain *t, vc_err *err)
     return 0;
 }
 
-/* Describes the shift of levels; a shift by tokens gets the range over the run's buckets. */
-static void shift_text(char *text, size_t size, const vtrain *t)
-{
-    const vtrain_by_tokens *b = &t->model.scheduler.by_tokens;
-    double least = INFINITY, most = 0;
-    for (uint32_t i = 0; i < vtrain_data_groups(t->data); i++) {
-        double a = vtrain_objective_shift(t->objective, vtrain_data_group(t->data, i)->tokens);
-        least = fmin(least, a);
-        most = fmax(most, a);
-    }
-    if (t->cfg.flow_shift > 0)
-        snprintf(text, size, "%g", t->cfg.flow_shift);
-    else
-        snprintf(text, size, "%g to %g by tokens (%s, %g at %lld, %g at %lld)", least, most,
-                 vtrain_shift_types[b->type], b->base,
-                 (long long)b->base_len, b->max, (long long)b->max_len);
-}
-
-/* ", huber of delta 0.5, errors above 50 left out", or "" for a plain squared error. */
-static void error_text(char *text, size_t size, const vtrain *t)
-{
-    const vtrain_config *c = &t->cfg;
-    char type[32];
-    int n = 0;
-    *text = 0;
-    if (c->loss_type != VTRAIN_MSE)
-        n = snprintf(text, size, ", %s of delta %g", word_of(t, "loss_type", type, sizeof type),
-                     c->loss_delta);
-    if (c->precondition_outputs)
-        n += snprintf(text + n, size - (size_t)n, ", error of the clean sample");
-    if (c->loss_cutoff > 0)
-        snprintf(text + n, size - (size_t)n, ", errors above %g left out", c->loss_cutoff);
-}
-
-/* The range of levels that is trained, as timesteps; "": all of them. two: the model has two
- * transformers. */
-static void range_text(char *text, size_t size, const vtrain_config *c, bool two)
-{
-    const char *how = c->objective == 1 + VTRAIN_V || c->preserve_distribution_shape
-                      ? "only timesteps" : "scaled to timesteps";
-    *text = '\0';
-    if (c->min_timestep > 0 || c->max_timestep < 1000)
-        snprintf(text, size, ", %s %g to %g", how, c->min_timestep, c->max_timestep);
-    else if (c->min_noising_strength > 0 || c->max_noising_strength < 1)
-        snprintf(text, size, ", scaled to %g to %g before the shift", c->min_noising_strength,
-                 c->max_noising_strength);
-    else if (!two && (c->min_timestep_boundary > 0 || c->max_timestep_boundary < 1))
-        snprintf(text, size, ", the part %g to %g of the list of levels", c->min_timestep_boundary,
-                 c->max_timestep_boundary);
-}
-
-/* Which levels are drawn, and for which of two transformers. */
-static void levels_text(char *text, size_t size, const vtrain *t)
-{
-    const uint32_t tokens = vtrain_data_group(t->data, 0)->tokens;
-    *text = '\0';
-    if (vtrain_both(t))
-        snprintf(text, size, ", levels from %g for transformer (%.0f%% of micro-batches), below "
-                 "for transformer_2", t->model.boundary,
-                 100 * vtrain_share_high(t->objective, (int64_t)tokens));
-    else if (t->model.boundary > 0)
-        snprintf(text, size, ", only levels %s %g",
-                 t->cfg.boundary_type == VTRAIN_SIDE_LOW ? "below" : "from", t->model.boundary);
-}
-
 /* Warns of two transformers of which one gets no level. */
 static void warn_idle(const vtrain *t)
 {
     const uint32_t tokens = vtrain_data_group(t->data, 0)->tokens;
+    if (t->distill.steps)
+        return;
     double high = vtrain_both(t) ? vtrain_share_high(t->objective, (int64_t)tokens) : 0.5;
     if (high <= 0 || high >= 1)
         vc_warn(t->ui, "--boundary_type both: no level %s %g is drawn, so that %s stays as it is",
@@ -392,36 +316,10 @@ static void warn_idle(const vtrain *t)
 
 static void say_loss(const vtrain *t)
 {
-    const vtrain_config *c = &t->cfg;
-    char scheme[32], normal[64] = "", shift[200], levels[160] = "", table[80] = "", error[96];
-    char range[80];
-    int n = 0;
-    error_text(error, sizeof error, t);
-    if (t->distill.steps) {
-        char *line = vtrain_distill_line(t);
-        say(t, "loss: %s%s", line ? line : "out of memory", error);
-        free(line);
-        return;
-    }
-    range_text(range, sizeof range, c, t->model.boundary > 0);
-    if (c->objective == 1 + VTRAIN_V) {
-        say(t, "loss: v-prediction, times uniform%s, weight 1%s", range, error);
-        return;
-    }
-    if (c->flow_levels)
-        n = snprintf(table, sizeof table, ", a table of %lld levels", (long long)c->flow_levels);
-    if (c->flow_terminal > 0)
-        snprintf(table + n, sizeof table - (size_t)n, ", stretched to %g", c->flow_terminal);
-    if (c->weighting_scheme == VTRAIN_LOGIT_NORMAL || c->weighting_scheme == VTRAIN_STRETCHED)
-        snprintf(normal, sizeof normal, " (mean %g, deviation %g)", c->logit_mean, c->logit_std);
-    if (c->weighting_scheme == VTRAIN_MODE)
-        snprintf(normal, sizeof normal, " (scale %g)", c->mode_scale);
-    levels_text(levels, sizeof levels, t);
+    char *line = vtrain_loss_line(t);
     warn_idle(t);
-    shift_text(shift, sizeof shift, t);
-    say(t, "loss: flow matching, weighting %s%s, shift %s%s%s%s%s",
-        word_of(t, "weighting_scheme", scheme, sizeof scheme), normal, shift, table, range, levels,
-        error);
+    say(t, "loss: %s", line ? line : "out of memory");
+    free(line);
 }
 
 static void say_groups(const vtrain *t)
@@ -512,10 +410,10 @@ static void say_training(const vtrain *t)
     if (strstr(numbers, "adam_epsilon"))
         snprintf(eps, sizeof eps, ", eps %g", c->adam_epsilon);
     say(t, "optimiser: %s%s%s, weight decay %g, gradients %s",
-        word_of(t, "optimizer", optimiser, sizeof optimiser), betas, eps, c->adam_weight_decay,
-        clip);
+        vtrain_plan_word(t, "optimizer", optimiser, sizeof optimiser), betas, eps,
+        c->adam_weight_decay, clip);
     say(t, "schedule: rate %g, %s%s%s, %lld step%s of warm-up", c->learning_rate,
-        word_of(t, "lr_scheduler", schedule, sizeof schedule), rules, end,
+        vtrain_plan_word(t, "lr_scheduler", schedule, sizeof schedule), rules, end,
         warmup, vc_s((double)warmup));
     if (warmup > t->plan.steps)
         vc_warn(t->ui, "--lr_warmup_steps %lld: the run has %lld step%s, so that the rate never "
