@@ -49,6 +49,8 @@ void cuda_copy(vt_dev *d, vt_tensor *y, const vt_tensor *x)
     RUN(d, op, f, ((vk_map_args){ .adds = adds_, .a = { a0, a1 } }), __VA_ARGS__)
 #include "common/tensor/element_ops.h"
 
+/* It is not in element_ops.h: the host folds the gradient of the loss into the factor, which rounds
+ * differently, and a device must not wait for a value that it has. */
 void cuda_mse_grad(vt_dev *d, vt_tensor *dpred, const vt_tensor *dloss, const vt_tensor *pred,
                    const vt_tensor *target, const vt_tensor *weight)
 {
