@@ -13,7 +13,8 @@
 /* Keys of a block. Each block reads and writes all of dQ, so more keys are better while S and dP
  * stay in the second cache: 2 MB or 1 MB where there is AVX-512, often 512 KB elsewhere. */
 enum { KEYS = 96, KEYS_512 = 192 };
-enum { QB = 256, LDQ = QB + CPU_ATTN_PAD };
+/* Queries of a block; short sequences have smaller blocks, of whole STEPs. */
+enum { QUERIES = 256, STEP = 64 };
 
 typedef struct bwd {
     vt_dev *d;
@@ -23,8 +24,9 @@ typedef struct bwd {
     float scale;
     bool add_q, add_k, add_v;
     size_t heads, sq, sk, dim;
-    size_t du, dp, qu, ku;                     /* D in units and as columns; QB, kb in units */
-    size_t kb, q_blocks, k_blocks, parts;      /* keys of a block; parts: units of work per head */
+    size_t du, dp, qu, ku;                     /* D in units and as columns; qb, kb in units */
+    size_t qb, kb, ldq;                        /* queries and keys of a block; a row of queries */
+    size_t q_blocks, k_blocks, parts;          /* parts: units of work per head */
 } bwd;
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
@@ -32,21 +34,21 @@ static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 /* The scratch of one unit of work. Queries are packed as panels over D (suffix t: for K Q', V dO')
  * and over queries (suffix n: for dK, dV). */
 typedef struct head_areas {
-    uint32_t *qt, *ot, *qn, *on;               /* per block: [QB/nr][du][nr]; [dp/nr][qu][nr] */
-    float *dq;                                 /* per block: [D][LDQ], transposed */
-    float *lse, *delta;                        /* [q_blocks QB] */
+    uint32_t *qt, *ot, *qn, *on;               /* per block: [qb/nr][du][nr]; [dp/nr][qu][nr] */
+    float *dq;                                 /* per block: [D][ldq], transposed */
+    float *lse, *delta;                        /* [q_blocks qb] */
     uint32_t *k, *v, *kt;                      /* [kb][du + PAD], [D][ku + PAD] */
-    float *s, *dp;                             /* [kb][LDQ], if g->scores */
+    float *s, *dp;                             /* [kb][ldq], if g->scores */
     uint32_t *p, *ds;                          /* [kb][ldp] */
-    uint32_t *panels;                          /* dS' as B: [QB/nr][ku][nr] */
+    uint32_t *panels;                          /* dS' as B: [qb/nr][ku][nr] */
     float *dk, *dv;                            /* [kb][dp] */
     size_t ldp;
 } head_areas;
 
 static size_t place(const bwd *f, uint32_t *base, head_areas *w)
 {
-    size_t tb = QB * f->du, nb = f->qu * f->dp, n = f->q_blocks, at = 0;
-    size_t mr = CPU_MR, ldp = f->g->pair == 1 ? LDQ : f->qu + CPU_ATTN_PAD;
+    size_t tb = f->qb * f->du, nb = f->qu * f->dp, n = f->q_blocks, at = 0;
+    size_t mr = CPU_MR, ldp = f->g->pair == 1 ? f->ldq : f->qu + CPU_ATTN_PAD;
     size_t kv = f->kb * (f->du + CPU_ATTN_PAD);
     size_t kt = cpu_round_up(f->dim, mr) * (f->ku + CPU_ATTN_PAD);
     head_areas x = { .ldp = ldp };
@@ -57,21 +59,21 @@ static size_t place(const bwd *f, uint32_t *base, head_areas *w)
         at += cpu_round_up(units, 16);                                       \
     } while (0)
 
-    TAKE(dq, n * f->dim * LDQ);                /* first, where another thread finds it to sum */
+    TAKE(dq, n * f->dim * f->ldq);             /* first, where another thread finds it to sum */
     TAKE(qt, n * tb);
     TAKE(ot, n * tb);
     TAKE(qn, n * nb);
     TAKE(on, n * nb);
-    TAKE(lse, n * QB);
-    TAKE(delta, n * QB);
+    TAKE(lse, n * f->qb);
+    TAKE(delta, n * f->qb);
     TAKE(k, kv);
     TAKE(v, kv);
     TAKE(kt, kt);
-    TAKE(s, f->g->scores ? f->kb * LDQ : 0);
-    TAKE(dp, f->g->scores ? f->kb * LDQ : 0);
+    TAKE(s, f->g->scores ? f->kb * f->ldq : 0);
+    TAKE(dp, f->g->scores ? f->kb * f->ldq : 0);
     TAKE(p, f->kb * ldp);
     TAKE(ds, f->kb * ldp);
-    TAKE(panels, QB * f->ku);
+    TAKE(panels, f->qb * f->ku);
     TAKE(dk, f->kb * f->dp);
     TAKE(dv, f->kb * f->dp);
 #undef TAKE
@@ -87,7 +89,7 @@ static void statistics(const bwd *f, const head_areas *w, size_t b, size_t h, si
     const float *lse = cpu_lse(f->lse, b, h);
     float o[256], g[256];                      /* D is at most 256 */
 
-    for (size_t i = j * QB; i < (j + 1) * QB; i++) {
+    for (size_t i = j * f->qb; i < (j + 1) * f->qb; i++) {
         w->lse[i] = INFINITY;
         w->delta[i] = 0;
         if (i >= f->sq)
@@ -102,10 +104,10 @@ static void statistics(const bwd *f, const head_areas *w, size_t b, size_t h, si
 static void pack_queries(const bwd *f, const head_areas *w, size_t b, size_t h)
 {
     const cpu_gemm *g = f->g;
-    size_t nr = (size_t)g->nr, tb = QB * f->du, nb = f->qu * f->dp;
+    size_t nr = (size_t)g->nr, tb = f->qb * f->du, nb = f->qu * f->dp;
 
     for (size_t j = 0; j < f->q_blocks; j++) {
-        size_t q0 = j * QB, n = least(QB, f->sq - q0);
+        size_t q0 = j * f->qb, n = least(f->qb, f->sq - q0);
         cpu_pack_b(g, w->qt + j * tb, f->du * nr, cpu_head(f->q, b, h, true), q0, n, 0, f->dim);
         cpu_pack_b(g, w->ot + j * tb, f->du * nr, cpu_head(f->dout, b, h, true), q0, n, 0, f->dim);
         cpu_pack_b(g, w->qn + j * nb, f->qu * nr, cpu_head(f->q, b, h, false), 0, f->dim, q0, n);
@@ -119,15 +121,15 @@ static void pack_queries(const bwd *f, const head_areas *w, size_t b, size_t h)
 static void multiply(const bwd *f, const head_areas *w, size_t keys, size_t j, bool first)
 {
     const cpu_gemm *g = f->g;
-    size_t nr = (size_t)g->nr, n = least(QB, f->sq - j * QB), cols = cpu_round_up(n, nr);
-    size_t ldk = f->du + CPU_ATTN_PAD, tb = QB * f->du, nb = f->qu * f->dp,
+    size_t nr = (size_t)g->nr, n = least(f->qb, f->sq - j * f->qb), cols = cpu_round_up(n, nr);
+    size_t ldk = f->du + CPU_ATTN_PAD, tb = f->qb * f->du, nb = f->qu * f->dp,
            units = cpu_units(g, keys);
 
     cpu_scores_grad x = {
         .rows = keys, .n = cols, .du = f->du, .k = w->k, .v = w->v, .lda = ldk,
         .q = w->qt + j * tb, .dout = w->ot + j * tb, .scale = f->scale * CPU_LOG2E,
-        .lse = w->lse + j * QB, .delta = w->delta + j * QB, .p = w->p, .ds = w->ds,
-        .ldp = w->ldp, .panels = w->panels, .pb = f->ku * nr, .s = w->s, .dp = w->dp, .lds = LDQ,
+        .lse = w->lse + j * f->qb, .delta = w->delta + j * f->qb, .p = w->p, .ds = w->ds,
+        .ldp = w->ldp, .panels = w->panels, .pb = f->ku * nr, .s = w->s, .dp = w->dp, .lds = f->ldq,
     };
     g->scores_grad(&x);
 
@@ -135,7 +137,7 @@ static void multiply(const bwd *f, const head_areas *w, size_t keys, size_t j, b
     g->block(keys, f->dim, k, w->p, w->ldp, w->on + j * nb, f->qu * nr, w->dv, f->dp, j > 0);
     g->block(keys, f->dim, k, w->ds, w->ldp, w->qn + j * nb, f->qu * nr, w->dk, f->dp, j > 0);
     g->block(f->dim, cols, units, w->kt, f->ku + CPU_ATTN_PAD, w->panels, f->ku * nr,
-             w->dq + j * f->dim * LDQ, LDQ, !first);
+             w->dq + j * f->dim * f->ldq, f->ldq, !first);
 }
 
 /* dst (+)= scale x for one token; x NULL is zeros. */
@@ -182,7 +184,7 @@ static void head_part(const bwd *f, const head_areas *w, size_t bh, size_t part)
         }
     }
     if (first)
-        memset(w->dq, 0, f->q_blocks * f->dim * LDQ * 4);
+        memset(w->dq, 0, f->q_blocks * f->dim * f->ldq * 4);
     size_t unseen = begin * f->kb > keys ? begin * f->kb : keys;
     for (size_t s = unseen; s < least(end * f->kb, f->sk); s++) {
         if (f->dk)
@@ -195,16 +197,16 @@ static void head_part(const bwd *f, const head_areas *w, size_t bh, size_t part)
 /* Adds up and stores block j of a head's dQ from the parts' transposed sums dq[0..parts-1]. */
 static void emit_queries(const bwd *f, float *const *dq, size_t bh, size_t j)
 {
-    enum { STEP = 16 };
-    size_t b = bh / f->heads, h = bh % f->heads, q0 = j * QB, n = least(QB, f->sq - q0);
-    size_t block = j * f->dim * LDQ;
-    float rows[STEP * 256];
+    enum { ROWS = 16 };
+    size_t b = bh / f->heads, h = bh % f->heads, q0 = j * f->qb, n = least(f->qb, f->sq - q0);
+    size_t block = j * f->dim * f->ldq;
+    float rows[ROWS * 256];
 
     for (size_t p = 1; p < f->parts; p++)
-        f->d->rows->add(dq[0] + block, dq[0] + block, dq[p] + block, f->dim * LDQ);
-    for (size_t s = 0; s < n; s += STEP) {
-        size_t m = least(STEP, n - s);
-        f->g->transpose((uint32_t *)rows, f->dim, (const uint32_t *)(dq[0] + block + s), LDQ,
+        f->d->rows->add(dq[0] + block, dq[0] + block, dq[p] + block, f->dim * f->ldq);
+    for (size_t s = 0; s < n; s += ROWS) {
+        size_t m = least(ROWS, n - s);
+        f->g->transpose((uint32_t *)rows, f->dim, (const uint32_t *)(dq[0] + block + s), f->ldq,
                         f->dim, m);
         for (size_t i = 0; i < m; i++)
             emit(f, f->dq, f->add_q, b, q0 + s + i, h, rows + i * f->dim, f->scale);
@@ -274,11 +276,14 @@ void cpu_attention_grad(vt_dev *d, vt_tensor *dq, vt_tensor *dk, vt_tensor *dv,
     if (all == 0 || f.sq == 0)
         return;
     f.kb = f.g->nr == CPU_NR ? KEYS_512 : KEYS;
+    f.kb = least(f.kb, cpu_round_up(f.sk ? f.sk : 1, KEYS));
+    f.qb = least(QUERIES, cpu_round_up(f.sq, STEP));
+    f.ldq = f.qb + CPU_ATTN_PAD;
     f.du = cpu_units(f.g, f.dim);
     f.dp = cpu_round_up(f.dim, (size_t)f.g->nr);
-    f.qu = cpu_units(f.g, QB);
+    f.qu = cpu_units(f.g, f.qb);
     f.ku = cpu_units(f.g, f.kb);
-    f.q_blocks = (f.sq + QB - 1) / QB;
+    f.q_blocks = (f.sq + f.qb - 1) / f.qb;
     f.k_blocks = (f.sk + f.kb - 1) / f.kb;
     if (all < threads && f.k_blocks > 1)
         f.parts = least(least(threads / all, f.k_blocks), MOST_PARTS);
