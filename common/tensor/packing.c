@@ -2,6 +2,8 @@
 #include "common/tensor/packing.h"
 
 #include <math.h>
+#include <stdint.h>
+#include <string.h>
 
 static const vt_packing all[] = {
     { .type = VC_F8E4M3, .most = 448, .power = true },
@@ -52,22 +54,44 @@ static float scale_of(const vt_packing *p, float most)
     return ldexpf(1, e > -126 ? e : -126);
 }
 
+/* Returns the largest magnitude of n numbers; infinity or NaN if one of them is none. As integers,
+ * bits without the sign have the order of the numbers, and processors compare many at a time. */
+static float most_of(const float *v, int64_t n)
+{
+    int32_t most = 0;
+    float f;
+
+    for (int64_t i = 0; i < n; i++) {
+        int32_t bits;
+        memcpy(&bits, &v[i], sizeof bits);
+        bits &= INT32_MAX;
+        most = bits > most ? bits : most;
+    }
+    memcpy(&f, &most, sizeof f);
+    return f;
+}
+
+/* A sum with 1.5 * 2^23 has no room for a fraction: it is rounded to the nearest whole number, as
+ * rintf does. */
+static float nearest(float f) { return (f + 0x1.8p23f) - 0x1.8p23f; }
+
 bool vt_pack_codes(const vt_packing *p, void *codes, float *scales, float *row, int64_t n)
 {
     const int64_t blocks = vt_packing_scales(p, n), each = n / blocks;
+    const bool whole = p->type == VC_I8;       /* a conversion to integers drops the fraction */
+    const float code = p->most;
     bool finite = true;
 
     for (int64_t b = 0; b < blocks; b++) {
-        float most = 0, *v = row + b * each;
+        float *v = row + b * each;
+        const float most = most_of(v, each), scale = scale_of(p, most);
+        finite &= isfinite(most);
+        scales[b] = scale;
         for (int64_t i = 0; i < each; i++) {
-            most = fmaxf(most, fabsf(v[i]));
-            finite &= isfinite(v[i]);
-        }
-        scales[b] = scale_of(p, most);
-        for (int64_t i = 0; i < each; i++) {
-            v[i] = fminf(p->most, fmaxf(-p->most, v[i] / scales[b]));
-            if (p->type == VC_I8)              /* a conversion to integers drops the fraction */
-                v[i] = rintf(v[i]);
+            float x = v[i] / scale;
+            x = x < -code ? -code : x;
+            x = x > code ? code : x;
+            v[i] = whole ? nearest(x) : x;
         }
     }
     if (finite)

@@ -217,7 +217,7 @@ static void test_rows_of_values(void **state)
         src[i] = (float)(vc_draw_unit(&d) * 200) - 100;
     for (vc_dtype t = 0; t < VC_DTYPES; t++) {
         size_t size = vc_dtype_size(t);
-        if (t == VC_NF4)                             /* two elements in a byte: test_nf4 */
+        if (t == VC_NF4)                             /* two in a byte: test_packing */
             continue;
         if (t == VC_U8)                              /* a negative float has no u8 */
             for (int i = 0; i < N; i++)

@@ -96,10 +96,50 @@ static void test_rows(void **state)
     assert_true(isfinite(scale));
 }
 
+/* Returns the code of the number of the table that is nearest to f, the lower of two. */
+static unsigned nearest(float f)
+{
+    unsigned best = 0;
+    for (unsigned c = 1; c < 16; c++)
+        if (fabs((double)vc_nf4[c] - f) < fabs((double)vc_nf4[best] - f))
+            best = c;
+    return best;
+}
+
+/* Numbers become nf4 two in a byte, in rows of any length, and NaN becomes 0, as does what is
+ * behind an odd number of them. */
+static void test_nf4(void **state)
+{
+    enum { N = 150, GUARD = 0xab };
+    float src[N + 1], back[N + 1];
+    uint8_t codes[N / 2 + 2];
+
+    (void)state;
+    for (int i = 0; i < N; i++)                /* -1.5 to 1.5, and no boundary between codes */
+        src[i] = (float)((i * 7919) % 3001 - 1500) / 1000.0f + 1e-5f;
+    src[0] = 0;
+    src[3] = NAN;
+    src[4] = INFINITY;
+    src[70] = -INFINITY;
+    for (size_t n = 0; n <= N; n++) {
+        memset(codes, GUARD, sizeof codes);
+        vc_from_f32(codes, VC_NF4, src, n);
+        vc_to_f32(back, codes, VC_NF4, n);
+        for (size_t i = 0; i < n; i++) {
+            const unsigned code = i % 2 ? codes[i / 2] & 15 : codes[i / 2] >> 4;
+            const float f = fminf(2, fmaxf(-2, src[i]));
+            assert_int_equal(code, nearest(isnan(src[i]) ? 0 : f));
+            assert_true(back[i] == vc_nf4[code]);
+        }
+        assert_true(n % 2 == 0 || vc_nf4[codes[n / 2] & 15] == 0);
+        assert_int_equal(codes[(n + 1) / 2], GUARD);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden), cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_golden), cmocka_unit_test(test_rows), cmocka_unit_test(test_nf4),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
