@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # vtrain's predicted peak of memory is within 5 % of the real one for HunyuanVideo and 1.5,
 # LTX-Video, LTX-2 with and without its sound, Qwen-Image, Z-Image, Chroma, SD3, Krea 2, Ideogram 4,
-# ERNIE-Image, Cosmos-Predict2, FLUX.1, FLUX.2, Wan, CogVideoX and Kandinsky 5, at a width of 256
-# and some hundred tokens: LoRA and full finetune, with and without recomputation; for the built-in
-# model on a few samples, on many, and on two ranks; for LoRA's relatives; for bases in fewer bits;
+# ERNIE-Image, Cosmos-Predict2, FLUX.1, FLUX.2, Wan and its VACE, SkyReels V2, CogVideoX and
+# Kandinsky 5, at a width of 256 and some hundred tokens: LoRA and full finetune, with and without
+# recomputation; for the built-in model on a few samples, on many, and on two ranks; for LoRA's
+# relatives; for bases in fewer bits;
 # for a distillation to few steps and ControlNets, of which two ranks share samples too. A limit is
 # kept by recomputation, also where the run is to recompute nothing.
 . "$(dirname "$0")/../lib/check.sh"
@@ -195,6 +196,17 @@ for base in fp8 int8 nf4 "nf4 --use_dora"; do
         near "--transformer_dtype $base, $precision"
     done
 done
+need random_transformer vace '{"_class_name": "WanVACETransformer3DModel", "num_layers": 3,
+    "num_attention_heads": 2, "attention_head_dim": 128, "ffn_dim": 768, "text_dim": 256,
+    "vace_layers": [0, 2]}'
+need random_dataset wan-vace.lmdb 2 5 24 24 64 256 wan-vace+vace
+runs wan-vace vace
+need random_transformer skyreels '{"_class_name": "SkyReelsV2Transformer3DModel", "num_layers": 3,
+    "num_attention_heads": 2, "attention_head_dim": 128, "ffn_dim": 768, "text_dim": 256,
+    "inject_sample_info": true}'
+need random_dataset skyreels-v2.lmdb 2 5 24 24 64 256 skyreels-v2
+runs skyreels-v2 skyreels
+steps=2 runs skyreels-v2 skyreels --diffusion_forcing increasing
 need random_transformer cogvideox '{"_class_name": "CogVideoXTransformer3DModel", "num_layers": 3,
     "num_attention_heads": 4, "attention_head_dim": 64, "text_embed_dim": 256, "in_channels": 16,
     "out_channels": 16, "use_rotary_positional_embeddings": true}'
