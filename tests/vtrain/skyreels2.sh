@@ -3,6 +3,7 @@
 # from clips to samples as pictures.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
+. "$lib/vtrain.sh"
 export VLT_SOURCE
 
 small_set media 8                            # 6 clips, 2 stills, of 3 shapes
@@ -30,6 +31,13 @@ is plain/checkpoint-2/lora_comfyui.safetensors 'blocks.0.self_attn.q.lora'
 is plain/validation/step-2/000.safetensors '"fps":"16"'
 is plain/validation/step-2/001.safetensors '"fps":"24"'
 expect 0 '2 decoded' vdecode plain --model m --format png
+
+# ---- LoRA files in other programs' names have the same factors ----
+expect 0 . train named "${lora[@]}" --target_name all-linear --learning_rate 0.05 \
+    --max_train_steps 2
+grep -aq '"lora_unet__blocks_0_cross_attn_k' named/checkpoint-2/lora_kohya.safetensors ||
+    wrong "lora_kohya has other names"
+same_loras named/checkpoint-2
 
 # ---- diffusion forcing: a LoRA and a full finetune; one that stopped resumes to the same bits ----
 forced=(--diffusion_forcing increasing --first_frame_conditioning_p 0.3)
