@@ -48,16 +48,17 @@ const char *const vf_names_hunyuan15[] = {
     "norm_out.linear}",
     "context_embedder_2.{norm,linear_1,linear_2,linear_3}",
     "image_embedder.{norm_in,linear_1,linear_2,norm_out}",
-    "time_embed.timestep_embedder.linear_{1,2}", "cond_type_embed", "norm_out.linear", "proj_out",
+    "time_embed.{timestep_embedder,timestep_embedder_r}.linear_{1,2}", "cond_type_embed",
+    "norm_out.linear", "proj_out",
     "transformer_blocks.#.{norm1,norm1_context}.linear",
     "transformer_blocks.#.attn.{norm_q,norm_k,norm_added_q,norm_added_k,to_q,to_k,to_v,to_out.0,"
     "add_q_proj,add_k_proj,add_v_proj,to_add_out}",
     "transformer_blocks.#.{ff,ff_context}.net.{0.proj,2}", NULL
 };
 const char *const vf_names_hunyuan15_first[] = {
-    "img_in.proj", "time_in.mlp.{0,2}", "txt_in.input_embedder", "txt_in.t_embedder.mlp.{0,2}",
-    "txt_in.c_embedder.linear_{1,2}", "byt5_in.{layernorm,fc1,fc2,fc3}",
-    "vision_in.proj.{0,1,3,4}", "cond_type_embedding",
+    "img_in.proj", "{time_in,time_r_in}.mlp.{0,2}", "txt_in.input_embedder",
+    "txt_in.t_embedder.mlp.{0,2}", "txt_in.c_embedder.linear_{1,2}",
+    "byt5_in.{layernorm,fc1,fc2,fc3}", "vision_in.proj.{0,1,3,4}", "cond_type_embedding",
     "txt_in.individual_token_refiner.blocks.#.{norm1,norm2,self_attn_qkv,self_attn_proj,mlp.fc1,"
     "mlp.fc2,adaLN_modulation.1}",
     "final_layer.{linear,adaLN_modulation.1}",

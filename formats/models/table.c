@@ -46,16 +46,6 @@ static const vf_variant hunyuan_variants[] = {
     { 0 }
 };
 
-/* ---- HunyuanVideo 1.5 ---- */
-
-#define MEANFLOW "the time that a step leads to (step-distilled models)"
-static const vf_variant hunyuan15_variants[] = {
-    { .field = "use_meanflow", .reads = MEANFLOW },
-    { .sign = "time_embed.timestep_embedder_r*", .reads = MEANFLOW },
-    { .sign = "time_r_in*", .reads = MEANFLOW },
-    { 0 }
-};
-
 /* ---- LTX-Video ---- */
 
 /* Fields that LTX-Video and LTX-2 have with these values alone. */
@@ -325,10 +315,9 @@ const vf_transformer_kind vf_transformer_kinds[] = {
     { .class = "HunyuanVideo", .names = vf_names_hunyuan_first, HUNYUAN },
     { .class = "HunyuanVideo15Transformer3DModel", .names = vf_names_hunyuan15,
       .fields = hunyuan_fields, .in = "in_channels", .out = "out_channels", .in_default = 65,
-      .out_default = 32, .channels = { { 2, 1 } }, .variants = hunyuan15_variants,
-      .trained = "HunyuanVideo 1.5 or its I2V" },
+      .out_default = 32, .channels = { { 2, 1 } }, .trained = "HunyuanVideo 1.5 or its I2V" },
     { .class = "HunyuanVideo_1_5_DiffusionTransformer", .names = vf_names_hunyuan15_first,
-      .variants = hunyuan15_variants, .trained = "HunyuanVideo 1.5 or its I2V" },
+      .trained = "HunyuanVideo 1.5 or its I2V" },
     { .class = "LTXVideoTransformer3DModel", .names = vf_names_ltx, .fields = ltx_fields,
       .in = "in_channels", .out = "out_channels", .in_default = 128, .out_default = 128,
       .channels = { { 1, 0 } }, .variants = ltx_variants, .trained = "LTX-Video 0.9.0 to 0.9.7" },

@@ -3,8 +3,10 @@ gradients.
 
 Cases `NAME/...` have different grids: x [B,C,f,h,w], t [B], text with the lengths of its rows and
 text_2 with length_2, of which a row may have none, cond.image [B,C,1,h,w] and cond.vision [B,n,V]
-of clips whose first frame is known, target, output, loss. The gradients of the case `base` are
-`grad/<parameter>`, those of the case `lora`, on the same weights, `lora/grad/<factor>`.
+of clips whose first frame is known, target, output, loss; of a step-distilled model t_next [B],
+the times that the steps lead to, without which the steps lead nowhere (t). The gradients of the
+case `base` are `grad/<parameter>`, those of the case `lora`, on the same weights,
+`lora/grad/<factor>`.
 
 The layers for glyphs are 2048 wide in the class and 24 wide here.
 
@@ -12,7 +14,7 @@ The layers for glyphs are 2048 wide in the class and 24 wide here.
 case `base` of a model of text, whose queries, keys and values Tencent keeps apart in the dual
 blocks and joins in the refiner, and whose last modulation has shift before scale;
 "hunyuan15-packed" is the same repackaged for ComfyUI, with queries, keys and values joined in all
-blocks.
+blocks. "hunyuan15-first-steps" is Tencent's of a step-distilled model.
 """
 import golden
 import torch
@@ -29,7 +31,10 @@ VARIANTS = {
                   {"base": (2, 3, 3, 5), "quoteless": (1, 2, 5, 3), "still": (2, 1, 4, 3)}),
     "hunyuan15-i2v": (dict(task_type="i2v"),
                       {"base": (2, 3, 3, 5), "still": (1, 1, 3, 2), "dropped": (1, 2, 3, 3)}),
+    "hunyuan15-steps": (dict(task_type="i2v", use_meanflow=True),
+                        {"base": (2, 3, 3, 5), "nowhere": (1, 1, 3, 2)}),
 }
+NEXT = [872.0, 0.0]
 TIMES, TEXT, GLYPHS, PICTURE = [988.0, 436.0], [5, 9], [4, 2], 5
 LORA = dict(r=3, lora_alpha=1,
             target_modules=["to_q", "to_k", "to_v", "to_out.0", "add_q_proj", "add_k_proj",
@@ -64,6 +69,8 @@ def inputs(config, case, b, f, h, w):
     if config["task_type"] == "i2v" and case != "dropped":
         v["cond.image"] = golden.draw("image " + case, (b, c, 1, h, w))
         v["cond.vision"] = golden.draw("seen " + case, (b, PICTURE, config["image_embed_dim"]))
+    if config.get("use_meanflow") and case != "nowhere":
+        v["t_next"] = torch.tensor(NEXT[:b])
     return v
 
 
@@ -79,8 +86,10 @@ def predict(model, config, v):
         image[:, :, :1] = v["cond.image"]
         mask[:, :, 0] = 1
         seen = v["cond.vision"]
+    next_time = v.get("t_next", v["t"])
     return model(hidden_states=torch.cat([v["x"], image, mask], 1).to(dtype),
                  timestep=v["t"].to(dtype), encoder_hidden_states=v["text"].to(dtype),
+                 timestep_r=next_time.to(dtype) if config.get("use_meanflow") else None,
                  encoder_attention_mask=mask_of(v["text"], v["length"], dtype),
                  encoder_hidden_states_2=v["text_2"].to(dtype),
                  encoder_attention_mask_2=mask_of(v["text_2"], v["length_2"], dtype),
@@ -90,6 +99,7 @@ def predict(model, config, v):
 FIRST = dict(TINY, num_attention_heads=1, attention_head_dim=32, rope_axes_dim=(4, 14, 14))
 TENCENT = {                                         # theirs: ours, of modules
     "time_in.mlp.": "time_embed.timestep_embedder.linear_",
+    "time_r_in.mlp.": "time_embed.timestep_embedder_r.linear_",
     "txt_in.t_embedder.mlp.": "context_embedder.time_text_embed.timestep_embedder.linear_",
     "txt_in.c_embedder.linear_": "context_embedder.time_text_embed.text_embedder.linear_",
     "txt_in.input_embedder": "context_embedder.proj_in", "byt5_in.layernorm":
@@ -137,9 +147,9 @@ def tencent(name, packed):
     return theirs + rest + "." + end, None
 
 
-def first(out, name, packed=False):
-    shapes, place = {}, {}
-    for ours, x in model_class()(**FIRST).state_dict().items():
+def first(out, name, packed=False, **more):
+    config, shapes, place = {**FIRST, **more}, {}, {}
+    for ours, x in model_class()(**config).state_dict().items():
         theirs, part = tencent(ours, packed)
         rows = x.shape[0] * (1 if part is None else 3)
         shapes[theirs], place[ours] = (rows, *x.shape[1:]), (theirs, part)
@@ -153,13 +163,14 @@ def first(out, name, packed=False):
                 made[name] = torch.cat(x.chunk(2)[::-1])
         return made
 
-    golden.first_file(out / f"{name}.safetensors", model_class(), FIRST, convert, shapes,
-                      inputs(FIRST, "base", 2, 3, 3, 5), predict)
+    golden.first_file(out / f"{name}.safetensors", model_class(), config, convert, shapes,
+                      inputs(config, "base", 2, 3, 3, 5), predict)
 
 
 def make(out):
     first(out, "hunyuan15-first")
     first(out, "hunyuan15-packed", packed=True)
+    first(out, "hunyuan15-first-steps", use_meanflow=True)
     for name, (config, cases) in VARIANTS.items():
         golden.transformer(out / f"{name}.safetensors", model_class(), {**TINY, **config}, cases,
                            inputs, predict, LORA if name == "hunyuan15" else None,

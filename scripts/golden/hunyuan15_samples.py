@@ -16,7 +16,8 @@ from PIL import Image
 
 SEED, STEPS, F, N, GLYPHS, GUIDANCE = 3, 3, 3, 7, 4, 6.0
 PIPELINES = {"hunyuan15": (HunyuanVideo15Pipeline, 4, 6),
-             "hunyuan15-i2v": (HunyuanVideo15ImageToVideoPipeline, 4, 4)}
+             "hunyuan15-i2v": (HunyuanVideo15ImageToVideoPipeline, 4, 4),
+             "hunyuan15-steps": (HunyuanVideo15ImageToVideoPipeline, 4, 4)}
 
 
 def prompt(text, glyphs, prefix):

@@ -98,12 +98,6 @@ same_loras named/checkpoint-2
 # ---- the plan alone; models and data that do not fit ----
 expect 0 'flow matching' train dry "${lora[@]}" --dry_run
 absent dry
-mean='"use_meanflow": true'
-sed "s/\"use_meanflow\": false/$mean/; s/\"task_type\"/$mean, \"task_type\"/" \
-    m/transformer/config.json >changed.json
-cp -r m/transformer steps && cp changed.json steps/config.json
-expect 1 'use_meanflow' train out "${lora[@]}" --transformer steps
-absent out
 
 # ---- image to video: the first frame's latent and its states ----
 need make_model i HunyuanVideo15ImageToVideoPipeline 9
@@ -147,6 +141,18 @@ expect 0 . seen other "${lora[@]}" --max_train_steps 2 --validation_steps 2 \
     --num_inference_steps 3 --caption_dropout_p 0.3 --latents other.lmdb
 ! cmp -s i2v/validation/step-2/000.safetensors other/validation/step-2/000.safetensors ||
     wrong "the picture changes no sample"
+
+# a model distilled to steps, which lead from one time to another: samples are not guided
+expect 0 . seen steps "${lora[@]}" --transformer i/steps --max_train_steps 2 --validation_steps 2 \
+    --num_inference_steps 2 --trace_dir steps-trace
+head -c 20000 steps-trace/step-000001-mb-00-rank-00.safetensors >head
+grep -qa '"timestep_r":{"dtype":"F32","shape":\[1\]' head || wrong "no time that a step leads to"
+expect 0 . seen unguided "${lora[@]}" --transformer i/steps --max_train_steps 2 \
+    --validation_steps 2 --num_inference_steps 2 --guidance_scale 1
+cmp -s {steps,unguided}/validation/step-2/000.safetensors || wrong "samples of steps are guided"
+expect 0 . seen steps-full "${full[@]}" --transformer i/steps --max_train_steps 1
+grep -q '"use_meanflow": *true' steps-full/checkpoint-1/transformer/config.json ||
+    wrong "the result is a model of another kind"
 
 # datasets that are not the model's
 refused() { # refused PATTERN DATASET MODEL

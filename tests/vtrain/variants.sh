@@ -89,11 +89,8 @@ QwenImagePipeline|QwenImageTransformer2DModel|"guidance_embeds":true||guidance_e
 FluxPipeline|FluxTransformer2DModel|"in_channels":384,"out_channels":32||in_channels: 384 with out_channels 32 is no known model
 FluxPipeline|FluxTransformer2DModel|"in_channels":128,"out_channels":64||in_channels: 128 .*(FLUX.1 Canny, Depth)
 FluxPipeline|FluxTransformer2DModel||distilled_guidance_layer.norms.0.weight|.*(Chroma)
-HunyuanVideo15Pipeline|HunyuanVideo_1_5_DiffusionTransformer||time_r_in.mlp.0.weight|.*the time that a step leads to (step-distilled models), which vtrain does not train with: give HunyuanVideo 1.5
 HunyuanVideoPipeline|HunyuanVideoTransformer3DModel||context_embedder_2.linear_1.weight|.*(HunyuanVideo 1.5)
 HunyuanVideoPipeline|HunyuanVideoTransformer3DModel||clean_x_embedder.proj.weight|.*(FramePack)
-HunyuanVideo15Pipeline|HunyuanVideo15Transformer3DModel|"use_meanflow":true||use_meanflow: true: .*(step-distilled models)
-HunyuanVideo15Pipeline|HunyuanVideo15Transformer3DModel||time_embed.timestep_embedder_r.linear_1.weight|.*(step-distilled models)
 HunyuanVideo15Pipeline|HunyuanVideo15Transformer3DModel|"in_channels":66||in_channels: 66 with out_channels 32 is no known model
 HunyuanVideoPipeline|HunyuanVideoImageTransformer2DModel|||vtrain trains no transformer of the class
 LTXPipeline|LTXVideoTransformer3DModel||audio_proj_in.weight|.*sound (LTX-2)

@@ -248,7 +248,7 @@ static vtrain_level flow_level(const vtrain_objective *o, double a, double s)
 {
     s = fmin(fmax(s, 1e-6), 1);
     return (vtrain_level){
-        .sigma = s, .t = (float)(TIMES * s),
+        .sigma = s, .t = (float)(TIMES * s), .t_next = (float)(TIMES * s),
         .x_of = (float)(1 - s), .n_of = (float)s, .tx_of = -1, .tn_of = 1,
         .weight = (float)(loss_weight(&o->o, a, s) * (o->o.clean ? s * s : 1)),
     };
@@ -259,7 +259,7 @@ static vtrain_level v_level(const vtrain_objective *o, int t)
     t = t < 0 ? 0 : t < TIMES ? t : TIMES - 1;
     double signal = sqrt(o->alpha_bar[t]), noise = sqrt(1 - o->alpha_bar[t]);
     return (vtrain_level){
-        .sigma = noise, .t = (float)t,
+        .sigma = noise, .t = (float)t, .t_next = (float)t,
         .x_of = (float)signal, .n_of = (float)noise,
         .tx_of = (float)-noise, .tn_of = (float)signal, .weight = 1,
     };

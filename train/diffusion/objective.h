@@ -104,7 +104,8 @@ double vtrain_objective_shift(const vtrain_objective *o, int64_t tokens);
 /* One row's noise level and the factors that follow from it. */
 typedef struct vtrain_level {
     double sigma;                /* flow: s; v: sqrt(1-A) */
-    float t;                     /* for the timestep embedder */
+    float t, t_next;             /* for the timestep embedder: of the level, and of that which a
+                                  * sample's step leads to; in training t twice */
     float x_of, n_of;            /* noisy = x_of x + n_of n */
     float tx_of, tn_of;          /* target = tx_of x + tn_of n */
     float weight;                /* of the row's loss */

@@ -39,6 +39,9 @@ typedef struct vtrain_in {
                                                * [B,C,1,H,W] of their own sizes; NULL: the batch
                                                * has no such condition */
     vt_tensor *t;                             /* f32 [B]: the timestep of each row's noise */
+    vt_tensor *t_next;                        /* f32 [B]: the timestep that the step of each row
+                                               * leads to, with vtrain_fit.next_times; NULL: t, to
+                                               * which no step leads */
     vt_tensor *token_t;                       /* f32 [B,N]: the timestep of each token of x, 0 for
                                                * clean and t for noisy tokens; NULL: all tokens
                                                * of a row have the timestep t */
@@ -99,6 +102,7 @@ typedef struct vtrain_fit {
     bool pad_front;                           /* copies of the first latent frame are put in front
                                                * until f is a multiple (CogVideoX 1.5) */
     bool token_times;                         /* the forward reads vtrain_in.token_t */
+    bool next_times;                          /* the forward reads vtrain_in.t_next */
     bool frame_times;                         /* the latent frames of a clip may have any timesteps:
                                                * the forward reads vtrain_in.frame_t, or token_t
                                                * with any times */

@@ -25,6 +25,7 @@ static int walk(sampling *s, vtrain *t, vc_err *err)
         vtrain_watch_step(s->w, i, s->steps);
         vtrain_level l = vtrain_level_at(t->objective, step->level);
         l.t = (float)step->t;
+        l.t_next = i + 1 < s->steps ? (float)s->step[i + 1].t : 0;
         if (step->noise != 0 || first > 0)
             vc_train_normals(s->noise, 0, s->n, s->seed, s->number, (uint32_t)i + 1,
                              VC_DRAW_VALIDATION);

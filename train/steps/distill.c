@@ -128,6 +128,7 @@ vt_tensor *vtrain_walk_run(vt_ctx *g, void *dit, vtrain_in *in, const vtrain_wal
 {
     for (int i = 0; i < w->n; i++) {
         in->t = times->t[i];
+        in->t_next = i + 1 < w->n ? times->t[i + 1] : vt_scale(g, in->t, 0);
         vt_tensor *v = vt_cast(g, vtrain_dit_forward(g, dit, in, NULL), VC_F32);
         in->x = vt_add(g, in->x, vt_scale(g, v, w->sigma[i + 1] - w->sigma[i]));
     }

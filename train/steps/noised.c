@@ -23,6 +23,7 @@ static int clean_frames(const vtrain *t, int64_t frames)
 static void set_level(vtrain_levels *v, int64_t row, const vtrain_level *l, bool clean)
 {
     v->t[row] = l->t;
+    v->t_next[row] = l->t_next;
     v->sigma[row] = (float)l->sigma;
     v->weight[row] = l->weight;
     v->x_of[row] = l->x_of;
@@ -271,10 +272,16 @@ void vtrain_times_load(const vtrain *t, vtrain_in *in, const int64_t dim[5],
     for (int64_t i = 0; i < dim[0]; i++)
         time[i] = t->cfg.timestep_dtype ? rounded(v->t[i]) : v->t[i];
     in->t = rows_of(t->g, dim[0], time);
+    const vtrain_fit fit = vtrain_fit_of(t);
+    if (fit.next_times) {
+        float next[VTRAIN_ROWS];
+        for (int64_t i = 0; i < dim[0]; i++)
+            next[i] = t->cfg.timestep_dtype ? rounded(v->t_next[i]) : v->t_next[i];
+        in->t_next = rows_of(t->g, dim[0], next);
+    }
     in->clean = v->front ? v->clean : NULL;
     if (!v->front && !v->frames)
         return;
-    const vtrain_fit fit = vtrain_fit_of(t);
     int64_t area = dim[3] / fit.mult[1] * (dim[4] / fit.mult[2]), n = dim[2] / fit.mult[0] * area;
     if (v->frames)
         load_frame_times(t, in, dim[0], area, v);

@@ -18,7 +18,7 @@
 
 /* Levels of a micro-batch's rows, on the host. */
 typedef struct vtrain_levels {
-    float t[VTRAIN_ROWS], weight[VTRAIN_ROWS], sigma[VTRAIN_ROWS];
+    float t[VTRAIN_ROWS], t_next[VTRAIN_ROWS], weight[VTRAIN_ROWS], sigma[VTRAIN_ROWS];
     float x_of[VTRAIN_ROWS], n_of[VTRAIN_ROWS], tx_of[VTRAIN_ROWS], tn_of[VTRAIN_ROWS];
     float quantile[VTRAIN_ROWS];              /* of the density of levels; NaN: not drawn */
     vtrain_walk walk;                         /* of all rows, in place of a level */
@@ -62,8 +62,8 @@ void vtrain_noised_load(const vtrain *t, vtrain_noised *n, const vtrain_batch *b
 /* Makes the timesteps of the steps of a walk. */
 void vtrain_walk_load(const vtrain *t, vtrain_walk_times *times, int64_t rows,
                       const vtrain_walk *w);
-/* Makes in->t and, if rows may have clean frames or frames have levels of their own, in->token_t
- * for latents dim; in the latter case in->frame_t too. */
+/* Makes in->t, of models with next times in->t_next, and, if rows may have clean frames or frames
+ * have levels of their own, in->token_t for latents dim; in the latter case in->frame_t too. */
 void vtrain_times_load(const vtrain *t, vtrain_in *in, const int64_t dim[5],
                        const vtrain_levels *v);
 

@@ -143,6 +143,7 @@ vtrain_in ref_inputs(ref_model *m, const ref_case *c, vt_remat remat)
     vtrain_in in = {
         .x = vt_from_host(m->g, VC_F32, 5, c->dim, c->x, VC_F32),
         .t = vt_from_host(m->g, VC_F32, 1, c->dim, c->t, VC_F32),
+        .t_next = c->t_next ? vt_from_host(m->g, VC_F32, 1, c->dim, c->t_next, VC_F32) : NULL,
         .fps = c->fps, .clean = c->clean, .control_scale = c->control_scale, .n_texts = 1,
         .control_kind = c->has_kinds ? c->control_kind : NULL,
         .recompute = { remat == VT_KEEP ? 0 : 1000, remat },

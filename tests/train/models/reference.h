@@ -46,7 +46,7 @@ typedef struct ref_case {
     int64_t text_dim[3], pooled_dim[2];       /* of text, of pooled */
     int64_t text_2_dim[3], text_3_dim[3], pooled_2_dim[2];
     int64_t token_dim[2], frame_dim[2];       /* of token_t, of frame_t */
-    float *x, *target, *t, *text, *output, loss;
+    float *x, *target, *t, *t_next, *text, *output, loss;
     /* NULL: not in this case */
     float *token_t, *frame_t, *guidance, *pooled, *text_2, *text_3, *pooled_2, *control_scale;
     float *cond[VC_ROLES];

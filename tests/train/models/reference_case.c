@@ -48,6 +48,7 @@ void ref_case_open(ref_case *c, const vf_safetensors *f, const char *name)
     c->x = ref_values(f, name, "x", c->dim);
     c->target = ref_values(f, name, "target", NULL);
     c->t = ref_values(f, name, "t", NULL);
+    c->t_next = ref_values(f, name, "t_next", NULL);
     c->text = read_text(f, name, "text", "length", c->text_dim, c->length);
     c->text_2 = read_text(f, name, "text_2", "length_2", c->text_2_dim, c->length_2);
     c->text_3 = read_text(f, name, "text_3", "length_3", c->text_3_dim, c->length_3);
@@ -92,6 +93,7 @@ void ref_case_close(ref_case *c)
     free(c->x);
     free(c->target);
     free(c->t);
+    free(c->t_next);
     free(c->text);
     free(c->text_2);
     free(c->text_3);

@@ -1,6 +1,6 @@
-/* test_hunyuan15.c - HunyuanVideo 1.5's transformer equals diffusers' for text and for pictures:
- * outputs, losses, every gradient, a LoRA's too; texts without words in quotes; recomputed blocks
- * have the same bits; wrong configs are refused. */
+/* test_hunyuan15.c - HunyuanVideo 1.5's transformer equals diffusers' for text, for pictures and
+ * for few steps: outputs, losses, every gradient, a LoRA's too; texts without words in quotes;
+ * recomputed blocks have the same bits; wrong configs are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,6 +19,7 @@ enum { LORA_MODULES = 2 * 5 + 2 * 10 + 2 + 1 + 1 };
 static const ref_variant variants[] = {
     { "hunyuan15", { "quoteless", "still" }, LORA_MODULES },
     { "hunyuan15-i2v", { "still", "dropped" }, 0 },
+    { "hunyuan15-steps", { "nowhere" }, 0 },
 };
 
 /* The promise for f32 is 1e-4, as for HunyuanVideo, whose tolerances these are. */
@@ -28,13 +29,13 @@ static ref_suite suite = {
     .first = "hunyuan15-first",
 };
 
-/* The same, repackaged for ComfyUI. */
-static ref_suite packed;
+/* The same, repackaged for ComfyUI; of a step-distilled model. */
+static ref_suite packed, steps;
 
 static const ref_refusal bad_models[] = {
     { "{\"qk_norm\":\"layer_norm\"}", "qk_norm: \"layer_norm\"" },
     { "{\"mlp_ratio\":3}", "mlp_ratio: 3" },
-    { "{\"use_meanflow\":true}", "use_meanflow" },
+    { "{\"use_meanflow\":true}", "tensor \"time_embed.timestep_embedder_r.linear_1" },
     { "{\"task_type\":\"sr\"}", "task_type: \"sr\"" },
     { "{\"rope_axes_dim\":[4,4,4]}", "rope_axes_dim: 4, 4, 4 must be even, and their sum" },
     { "{\"in_channels\":8}", "in_channels: 8 with out_channels 4 is no known model" },
@@ -70,7 +71,10 @@ int main(void)
 {
     packed = suite;
     packed.first = "hunyuan15-packed";
+    steps = suite;
+    steps.first = "hunyuan15-first-steps";
     const struct CMUnitTest tests[] = { REF_TESTS(suite), REF_FIRST(suite), REF_FIRST(packed),
+                                        REF_FIRST(steps),
                                         cmocka_unit_test(test_shift),
                                         cmocka_unit_test(test_refused) };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;

@@ -33,6 +33,7 @@ static const struct model {
     const char *flags;
     bool ltx, v15, kandinsky, cosmos;        /* LTX-Video, HunyuanVideo 1.5, Kandinsky 5,
                                               * Cosmos-Predict2 */
+    bool pictures;                           /* of HunyuanVideo 1.5: image to video */
     const char *transformer;                 /* its golden, if not of this name */
     const char *pipeline;                    /* _class_name of --model, with Euler's scheduler */
 } models[] = {
@@ -41,7 +42,8 @@ static const struct model {
     { .name = "skyreels-i2v", .flags = "" },
     { .name = "hunyuan", .flags = "--true_cfg_scale 6" },
     { .name = "hunyuan15", .flags = "", .v15 = true },
-    { .name = "hunyuan15-i2v", .flags = "", .v15 = true },
+    { .name = "hunyuan15-i2v", .flags = "", .v15 = true, .pictures = true },
+    { .name = "hunyuan15-steps", .flags = "--guidance_scale 6", .v15 = true, .pictures = true },
     { .name = "kandinsky5", .flags = "--flow_shift 5", .kandinsky = true },
     { .name = "kandinsky5-i2v", .transformer = "kandinsky5", .kandinsky = true,
       .flags = "--flow_shift 5 " FIRST },
@@ -122,7 +124,7 @@ static void samples_are_pipelines(void **state)
         pipeline_set_make(models[i].ltx ? toy_of_ltx(path)
                           : models[i].kandinsky ? toy_of_kandinsky(path)
                           : models[i].cosmos ? toy_of_cosmos(path)
-                          : models[i].v15 ? toy_of_v15(path, strstr(models[i].name, "i2v"))
+                          : models[i].v15 ? toy_of_v15(path, models[i].pictures)
                                         : toy_of(path, models[i].interleave, true),
                           gold, 4 * F - 3);
         char *model = models[i].pipeline ? pipeline_folder(dir, models[i].pipeline, EULER) : NULL;
@@ -216,8 +218,9 @@ static void other_datasets(void **state)
 static int make(void **state)
 {
     static const char *const names[] = { "hunyuan-replace", "hunyuan-concat", "skyreels-i2v",
-                                         "hunyuan", "hunyuan15", "hunyuan15-i2v", "ltx",
-                                         "kandinsky5", "cosmos2-world", NULL };
+                                         "hunyuan", "hunyuan15", "hunyuan15-i2v",
+                                         "hunyuan15-steps", "ltx", "kandinsky5",
+                                         "cosmos2-world", NULL };
     return pipeline_models_make(state, names);
 }
 

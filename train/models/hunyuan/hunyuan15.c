@@ -30,13 +30,14 @@ enum { KIND_PROMPT, KIND_GLYPHS, KIND_PICTURE, KINDS };
 
 /* Indices into the sizes of the weight tables. */
 enum { D = NN_FLUX_D, TWO_D = NN_FLUX_2D, IN = NN_FLUX_SIZES, PATCH = IN - 1, PATCH_T = IN - 2,
-       TEXT = IN - 3, GLYPH = IN - 4, GLYPH_HIDDEN = IN - 5, PICTURE = IN - 6, TOKEN_OUT = IN - 7 };
+       TEXT = IN - 3, GLYPH = IN - 4, GLYPH_HIDDEN = IN - 5, PICTURE = IN - 6, TOKEN_OUT = IN - 7,
+       NEXT = IN - 8 };
 
 typedef struct model_weights {
     vt_lin patch;                             /* w [D,IN,PATCH_T,PATCH,PATCH] */
     nn_norm picture_norm, picture_norm_out, glyph_norm;
     vt_lin picture1, picture2, glyph1, glyph2, glyph3;
-    vt_lin text, time1, time2, mod_out, proj_out;
+    vt_lin text, time1, time2, next1, next2, mod_out, proj_out;
     hunyuan_refiner_time refiner;
     vt_tensor *kinds;                         /* [KINDS,D] */
 } model_weights;
@@ -62,6 +63,8 @@ static const vt_weight model_table[] = {
     LIN(glyph3, "context_embedder_2.linear_3", D, GLYPH_HIDDEN),
     LIN(time1, "time_embed.timestep_embedder.linear_1", D, TIME),
     LIN(time2, "time_embed.timestep_embedder.linear_2", D, D),
+    LIN(next1, "time_embed.timestep_embedder_r.linear_1", NEXT, TIME),
+    LIN(next2, "time_embed.timestep_embedder_r.linear_2", NEXT, D),
     { "cond_type_embed.weight", VT_W_TENSOR, offsetof(model_weights, kinds), { KINDS, D },
       VT_INIT_UNIT_NORMAL },
     LIN(mod_out, "norm_out.linear", TWO_D, D),
@@ -78,6 +81,8 @@ typedef struct hunyuan15 {
     int64_t glyph_hidden, picture, axis[3];
     double theta;
     int axes, task;
+    bool steps;                               /* distilled to steps, from one time to another (Geng
+                                               * et al. 2025) */
     int64_t video;                            /* video tokens of the step in progress */
     model_weights w;
 } hunyuan15;
@@ -111,6 +116,7 @@ static const vf_config_row config_rows[] = {
     VF_INT(hunyuan15, picture, "image_embed_dim", 1152, 8, 65536),
     VF_INTS(hunyuan15, axis, axes, "rope_axes_dim", 3, 2, 256),
     VF_NUM(hunyuan15, theta, "rope_theta", 256, 1, 1e9),
+    VF_FLAG(hunyuan15, steps, "use_meanflow", false),
     VF_WORD(hunyuan15, task, "task_type", "i2v", "t2v|i2v"),
     { 0 }
 };
@@ -143,6 +149,7 @@ static int hunyuan15_read(void *model, const cJSON *config, vc_err *err)
         [-TEXT] = m->text, [-GLYPH] = m->glyph, [-GLYPH_HIDDEN] = m->glyph_hidden,
         [-PICTURE] = m->picture,
         [-TOKEN_OUT] = m->out_channels * m->patch_t * m->patch * m->patch,
+        [-NEXT] = m->steps ? m->heads * m->head : VT_ABSENT,
     };
     memcpy(m->dit.sizes, sizes, sizeof sizes);
     nn_flux_sizes(m->dit.sizes, m->heads, m->head);
@@ -162,6 +169,7 @@ static void hunyuan15_fit(const void *model, vtrain_fit *fit)
                          .roles = pictures ? image | VC_ROLE_BIT(VC_ROLE_VISION) : 0,
                          .mean_roles = pictures ? image : 0,
                          .embeds = { 0, pictures ? m->picture : 0 },
+                         .next_times = m->steps, .sample_guidance = m->steps,
                          .blocks = (int)(m->refiner + m->dual), .heads = m->heads };
 }
 
@@ -243,6 +251,21 @@ static void hunyuan15_prepare(vt_ctx *g, void *model, vtrain_in *in)
 
 /* ---- forward ---- */
 
+/* Embeds the time and, of a model distilled to steps, the time that the step leads to. The step of
+ * a training sample leads to its own time: the model's mean velocity over no time is the flow's
+ * velocity there, which is the target. */
+static vt_tensor *embed_times(vt_ctx *g, const hunyuan15 *m, const vtrain_in *in)
+{
+    const model_weights *w = &m->w;
+    vt_tensor *e = nn_embed_number(g, in->t, &w->time1, &w->time2, VC_F32);
+    if (m->steps) {
+        vt_tensor *next = in->t_next ? in->t_next : in->t;
+        vtrain_note(in, "timestep_r", next);
+        e = vt_add(g, e, nn_embed_number(g, next, &w->next1, &w->next2, VC_F32));
+    }
+    return vt_silu(g, e);
+}
+
 /* x with the embedding of its kind. */
 static vt_tensor *of_kind(vt_ctx *g, const hunyuan15 *m, vt_tensor *x, int kind)
 {
@@ -289,7 +312,7 @@ static void hunyuan15_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tens
     vtrain_note(in, "image_embeds", in->cond[VC_ROLE_VISION]);
     s[FIRST] = vt_linear(g, vt_cast(g, text, vt_compute(g)), &w->text);
     s[SECOND] = nn_embed_patches(g, nn_patches(g, x, patch), &w->patch);
-    s[E] = vt_silu(g, nn_embed_number(g, in->t, &w->time1, &w->time2, VC_F32));
+    s[E] = embed_times(g, m, in);
     s[E_REFINER] = hunyuan_refiner_embed(g, &w->refiner, in->t, text, in->made[TEXT_KEYS]);
     memcpy(s + MADE, in->made, (N_IN - MADE) * sizeof *in->made);
     s[GLYPHS] = embed_glyphs(g, m, in->text[GLYPH_SLOT].embeds);

@@ -18,6 +18,10 @@
       .comfyui = "time_in.in_layer" },                                                             \
     { "time_in.mlp.2", .ours = { "time_embed.timestep_embedder.linear_2" },                        \
       .comfyui = "time_in.out_layer" },                                                            \
+    { "time_r_in.mlp.0", .ours = { "time_embed.timestep_embedder_r.linear_1" },                    \
+      .comfyui = "time_r_in.in_layer" },                                                           \
+    { "time_r_in.mlp.2", .ours = { "time_embed.timestep_embedder_r.linear_2" },                    \
+      .comfyui = "time_r_in.out_layer" },                                                          \
     { "byt5_in.fc1", .ours = { "context_embedder_2.linear_1" } },                                  \
     { "byt5_in.fc2", .ours = { "context_embedder_2.linear_2" } },                                  \
     { "byt5_in.fc3", .ours = { "context_embedder_2.linear_3" } },                                  \
@@ -114,7 +118,8 @@ int hunyuan15_convert(cJSON **config, const cJSON *theirs, const vt_source *src,
              "\"text_embed_dim\":%lld,\"text_embed_2_dim\":%lld,"
              "\"text_embed_2_hidden_dim\":%lld,\"image_embed_dim\":%lld,\"num_layers\":%lld,"
              "\"num_refiner_layers\":%lld,\"rope_axes_dim\":[%lld,%lld,%lld],"
-             "\"task_type\":\"%s\",\"target_size\":%d}", (long long)(width / head), (long long)head,
+             "\"use_meanflow\":%s,\"task_type\":\"%s\",\"target_size\":%d}",
+             (long long)(width / head), (long long)head,
              (long long)vtrain_size_in(src, "img_in.proj.weight", 1),
              (long long)(rows / (patch_t * patch * patch)), (long long)patch, (long long)patch_t,
              (long long)vtrain_size_in(src, "txt_in.input_embedder.weight", 1),
@@ -125,6 +130,7 @@ int hunyuan15_convert(cJSON **config, const cJSON *theirs, const vt_source *src,
              (long long)vtrain_blocks_in(src, "txt_in.individual_token_refiner.blocks.%d."
                                               "self_attn_qkv.weight"),
              (long long)(head / 8), (long long)(head / 16 * 7), (long long)(head / 16 * 7),
+             vtrain_size_in(src, "time_r_in.mlp.0.weight", 0) ? "true" : "false",
              pictured ? "i2v" : "t2v", large ? HUNYUAN15_720P : HUNYUAN15_480P);
     *config = cJSON_Parse(text);
     return *config ? 0 : vc_no_memory(err);
