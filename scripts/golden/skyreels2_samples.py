@@ -1,8 +1,9 @@
 """Samples of diffusers' SkyReelsV2Pipeline, SkyReelsV2ImageToVideoPipeline and
-SkyReelsV2DiffusionForcingPipeline, of the latter from a first frame too, as its image-to-video
-pipeline makes them.
+SkyReelsV2DiffusionForcingPipeline, of the latter from a first frame too, to a last one, and from a
+clip, as its pipelines of image to video and of video to video make them.
 
-The files are as those of wan_images.py; those from a first frame have the raw `image` [C,1,h,w].
+The files are as those of wan_images.py; those from a first frame have the raw `image` [C,1,h,w],
+those to a last one also `last` [C,1,h,w], and those that go on from a clip `start` [C,k,h,w].
 In `async` blocks of frames lag behind each other (ar_step, causal_block_size), `long` samples are
 made of windows that share frames (overlap_history). The noise of a window is its part of the noise
 of the whole sample, and the noise of a known frame (addnoise_condition) is vtrain's of this step,
@@ -16,8 +17,10 @@ from unittest import mock
 
 import torch
 from diffusers import (SkyReelsV2DiffusionForcingImageToVideoPipeline,
-                       SkyReelsV2DiffusionForcingPipeline, SkyReelsV2ImageToVideoPipeline,
-                       SkyReelsV2Pipeline, SkyReelsV2Transformer3DModel, UniPCMultistepScheduler)
+                       SkyReelsV2DiffusionForcingPipeline,
+                       SkyReelsV2DiffusionForcingVideoToVideoPipeline,
+                       SkyReelsV2ImageToVideoPipeline, SkyReelsV2Pipeline,
+                       SkyReelsV2Transformer3DModel, UniPCMultistepScheduler)
 
 import golden
 
@@ -58,7 +61,15 @@ def draws_of(name, frames, window, known):
     return draw, draw_like, count
 
 
-def sample(name, model, cls, frames=F, image=None, window=None, known=0, **more):
+def encode_as(vae, *pictures):
+    """The autoencoder's means of anything are these, a row each."""
+    mean = torch.stack(pictures)
+    vae.encode = lambda x: type("Output", (), dict(latent_dist=type("Dist", (), dict(
+        mode=lambda _: mean))()))
+
+
+def sample(name, model, cls, frames=F, image=None, last=None, video=None, window=None, known=0,
+           **more):
     images, config = golden.part("wan_images"), config_of(model)
     scheduler = UniPC(prediction_type="flow_prediction", use_flow_sigmas=True, flow_shift=SHIFT)
     pipe = cls(tokenizer=None, text_encoder=None, vae=None, scheduler=scheduler,
@@ -75,9 +86,15 @@ def sample(name, model, cls, frames=F, image=None, window=None, known=0, **more)
         more["latents"] = noise
     elif image is not None:
         t["image"] = golden.draw("image " + name, (channels, 1, H, W))
-        vae.encode = lambda x: type("Output", (), dict(latent_dist=type("Dist", (), dict(
-            mode=lambda _: t["image"][None]))()))
         more["image"] = image
+        if last is not None:
+            t["last"] = golden.draw("last " + name, (channels, 1, H, W))
+            more["last_image"] = last
+        encode_as(vae, *(t[k] for k in ("image", "last") if k in t))
+    elif video is not None:
+        t["start"] = golden.draw("start " + name, (channels, known, H, W))
+        more["video"] = video
+        encode_as(vae, t["start"])
     if window:
         more.update(base_num_frames=4 * window - 3, overlap_history=4 * known - 3)
     with mock.patch(cls.__module__ + ".randn_tensor", draws[0]), \
@@ -86,7 +103,8 @@ def sample(name, model, cls, frames=F, image=None, window=None, known=0, **more)
                        num_inference_steps=STEPS, guidance_scale=GUIDANCE, output_type="latent",
                        prompt_embeds=images.rows(t["text"]), callback_on_step_end=draws[2],
                        negative_prompt_embeds=images.rows(t["negative_text"]), **more).frames
-    t["latents"] = images.raw(latents, vae.config.latents_std)
+    # the last picture, which is no frame of the sample, stands behind its latents
+    t["latents"] = images.raw(latents[:, :, :frames], vae.config.latents_std)
     return t
 
 
@@ -101,7 +119,8 @@ def pictured(name):
 def make(out):
     forcing = SkyReelsV2DiffusionForcingPipeline
     first = SkyReelsV2DiffusionForcingImageToVideoPipeline
-    picture = torch.zeros(1, 3, 8 * H, 8 * W)
+    more = SkyReelsV2DiffusionForcingVideoToVideoPipeline
+    picture, clip = torch.zeros(1, 3, 8 * H, 8 * W), torch.zeros(1, 9, 3, 8 * H, 8 * W)
     made = {
         "skyreels2": sample("skyreels2", "skyreels2", SkyReelsV2Pipeline),
         "skyreels2-i2v": pictured("skyreels2-i2v"),
@@ -118,6 +137,18 @@ def make(out):
                                        causal_block_size=2),
         "skyreels2-long-first": sample("skyreels2-long-first", "skyreels2-rate", first, frames=5,
                                        image=picture, window=3, known=1, addnoise_condition=20),
+        "skyreels2-last": sample("skyreels2-last", "skyreels2-rate", first, image=picture,
+                                 last=picture, ar_step=1),
+        "skyreels2-long-last": sample("skyreels2-long-last", "skyreels2", first, frames=5,
+                                      image=picture, last=picture, window=3, known=1,
+                                      addnoise_condition=20),
+        "skyreels2-more": sample("skyreels2-more", "skyreels2-rate", more, frames=5, video=clip,
+                                 window=5, known=2),
+        "skyreels2-more-async": sample("skyreels2-more-async", "skyreels2-rate", more, frames=6,
+                                       video=clip, window=6, known=2, addnoise_condition=20,
+                                       ar_step=1, causal_block_size=2),
+        "skyreels2-more-long": sample("skyreels2-more-long", "skyreels2", more, frames=7,
+                                      video=clip, window=4, known=2, addnoise_condition=30),
     }
     for name, t in made.items():
         golden.save(out / f"samples-{name}.safetensors", t, steps=str(STEPS),

@@ -211,6 +211,20 @@ typedef struct vtrain_embeds {
     float *pooled;               /* [slot's pooled] or NULL */
 } vtrain_embeds;
 
+/* What stands beside a prompt's sample, by its name in the record's `conditions`; the transformer
+ * does not take it as a condition. */
+typedef enum vtrain_asides {
+    VTRAIN_TARGET,               /* `target`: the clip that the sample is compared with */
+    VTRAIN_START,                /* `start`: the end of a clip, with which the sample begins */
+    VTRAIN_LAST,                 /* `last`: a picture behind the sample's last frame */
+    VTRAIN_ASIDES
+} vtrain_asides;
+extern const char *const vtrain_aside_names[VTRAIN_ASIDES];
+typedef struct vtrain_aside {
+    float *x;                    /* [C,f,h,w] in raw VAE space, or NULL */
+    int64_t dim[4];
+} vtrain_aside;
+
 /* One prompt to sample from during training: a `validation` record of the first dataset or, if the
  * dataset has none, a caption of one of up to four training samples (from_training), with the
  * sample's first frame where the transformer takes one. */
@@ -234,9 +248,8 @@ typedef struct vtrain_prompt {
                                   * grid's h and w are then theirs; embeddings [n,D] where the
                                   * transformer takes some */
     vtrain_own own;              /* sizes of the references among cond, [C,1,H,W] */
-    float *target;               /* from_training: the sample's own latents, else those that the
-                                  * list names, of target_dim [C,f,h,w], as cond; or NULL */
-    int64_t target_dim[4];
+    vtrain_aside aside[VTRAIN_ASIDES];     /* from_training: the sample's own latents are its
+                                  * target. `start` and `last` [C,1,h,w] have the grid's h and w */
 } vtrain_prompt;
 uint32_t vtrain_data_prompts(const vtrain_data *d);
 /* The latent frames of a sample of `frames` frames. */

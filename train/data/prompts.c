@@ -282,8 +282,10 @@ static int load_pictures(const vtrain_data *d, const cJSON *record, vtrain_promp
     return rc;
 }
 
-/* Takes the latents that the prompt's sample is compared with, and closes their file. */
-static int take_target(vf_safetensors *st, vtrain_prompt *p, vc_err *err)
+const char *const vtrain_aside_names[VTRAIN_ASIDES] = { "target", "start", "last" };
+
+/* Takes the latents of a file, and closes it. */
+static int take_aside(vf_safetensors *st, vtrain_aside *to, vc_err *err)
 {
     vf_view v;
     int rc = 0;
@@ -292,29 +294,56 @@ static int take_target(vf_safetensors *st, vtrain_prompt *p, vc_err *err)
     if (!rc && (v.nd != 4 || v.dtype > VC_F64))
         rc = vc_fail(err, VC_EFORMAT, "%s: not latents of four axes", v.name);
     if (!rc)
-        rc = copy_f32(&p->target, &v, err);
+        rc = copy_f32(&to->x, &v, err);
     if (!rc)
-        memcpy(p->target_dim, v.dim, sizeof p->target_dim);
+        memcpy(to->dim, v.dim, sizeof to->dim);
     vf_safetensors_close(st);
     return rc;
 }
 
-/* Reads the target that a validation record names. */
-static int load_target(const vtrain_data *d, const cJSON *record, vtrain_prompt *p, vc_err *err)
+/* Checks that known frames have the sample's grid; a clip to go on from sets that. */
+static int check_known(const vtrain_data *d, vtrain_prompt *p, vtrain_asides which, vc_err *err)
 {
-    const cJSON *conditions = cJSON_GetObjectItemCaseSensitive(record, "conditions");
-    const char *hex = NULL;
+    const int64_t *dim = p->aside[which].dim;
+    if (which == VTRAIN_START && !has_picture(p) && dim[2] <= MAX_SIDE && dim[3] <= MAX_SIDE) {
+        p->h = (int)dim[2];
+        p->w = (int)dim[3];
+    }
+    if (dim[0] != d->norm.channels || dim[2] != p->h || dim[3] != p->w)
+        return vc_fail(err, VC_EMISMATCH, "%" PRId64 " channels, %" PRId64 " x %" PRId64 " latent "
+                       "rows and columns: the sample has %d, %d x %d", dim[0], dim[2], dim[3],
+                       d->norm.channels, p->h, p->w);
+    return which == VTRAIN_START || dim[1] == 1 ? 0
+           : vc_fail(err, VC_EMISMATCH, "%" PRId64 " latent frames: a picture has 1", dim[1]);
+}
+
+static int load_aside(const vtrain_data *d, const cJSON *conditions, vtrain_asides which,
+                       vtrain_prompt *p, vc_err *err)
+{
+    const char *const name = vtrain_aside_names[which], *hex = NULL;
     vf_safetensors *st;
     vf_key key;
-    int rc = conditions ? vf_json_str_opt(conditions, "target", &hex, err) : 0;
+    int rc = conditions ? vf_json_str_opt(conditions, name, &hex, err) : 0;
     if (rc || !hex)
         return rc;
     if (!vf_key_parse(&key, hex))
-        return vc_fail(err, VC_EFORMAT, "target: 32 hex digits expected");
+        return vc_fail(err, VC_EFORMAT, "%s: 32 hex digits expected", name);
     rc = vf_dataset_latent(d->set[0].data, key, true, &st, err);
     if (!rc)
-        rc = take_target(st, p, err);
-    return vc_context(err, rc, "target %s", hex);
+        rc = take_aside(st, &p->aside[which], err);
+    if (!rc && which != VTRAIN_TARGET)
+        rc = check_known(d, p, which, err);
+    return vc_context(err, rc, "%s %s", name, hex);
+}
+
+/* Reads what a validation record names beside its conditions. */
+static int load_asides(const vtrain_data *d, const cJSON *record, vtrain_prompt *p, vc_err *err)
+{
+    const cJSON *conditions = cJSON_GetObjectItemCaseSensitive(record, "conditions");
+    int rc = 0;
+    for (int i = 0; !rc && i < VTRAIN_ASIDES; i++)
+        rc = load_aside(d, conditions, (vtrain_asides)i, p, err);
+    return rc;
 }
 
 /* ---- prompts ---- */
@@ -353,7 +382,7 @@ static int read_stored(const vtrain_data *d, const cJSON *o, vtrain_prompt *p, v
         rc = vtrain_keys_read(d, o, "negative_keys", neg, err);
     p->has_seed = seed >= 0;
     p->seed = p->has_seed ? (uint64_t)seed : 0;
-    if (rc || (rc = load_pictures(d, o, p, err)) || (rc = load_target(d, o, p, err)) ||
+    if (rc || (rc = load_pictures(d, o, p, err)) || (rc = load_asides(d, o, p, err)) ||
         (rc = copy_text(&p->text, text, err)) ||
         (rc = copy_text(&p->negative, negative, err)))
         return rc;
@@ -431,7 +460,7 @@ static int read_target(const vtrain_data *d, const vtrain_sample *s, vtrain_prom
     vf_safetensors *st;
     int rc = vf_dataset_latent_of(set, s->index, vf_dataset_entry(set, s->index)->latent, true, &st,
                                   err);
-    return rc ? rc : take_target(st, p, err);
+    return rc ? rc : take_aside(st, &p->aside[VTRAIN_TARGET], err);
 }
 
 /* Spreads prompts from training over the list, since neighbours are often of one clip. */
@@ -488,7 +517,8 @@ void vtrain_prompt_free(vtrain_prompt *p)
         free(p->neg[i].embeds);
         free(p->neg[i].pooled);
     }
-    free(p->target);
+    for (int i = 0; i < VTRAIN_ASIDES; i++)
+        free(p->aside[i].x);
     free(p->text);
     free(p->negative);
     for (int i = 0; i < VC_ROLES; i++)

@@ -17,16 +17,15 @@ static bool wanted(const vtrain_config *c)
 
 static const char *flag_of(const vtrain_config *c)
 {
-    return c->ar_step > 0 ? "ar_step" : c->causal_block_size > 1 ? "causal_block_size"
-           : c->overlap_history > 0 ? "overlap_history" : "addnoise_condition";
+    return c->ar_step > 0 ? "--ar_step" : c->causal_block_size > 1 ? "--causal_block_size"
+           : c->overlap_history > 0 ? "--overlap_history" : "--addnoise_condition";
 }
 
-int sampling_frames_check(const vtrain *t, vc_err *err)
+/* by: what asks for levels of frames, a `what` that can be left out. */
+static int check_model(const vtrain *t, const char *by, const char *what, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
     const vtrain_fit fit = vtrain_fit_of(t);
-    if (!wanted(c))
-        return 0;
     const bool long_ones = c->overlap_history > 0;
     const struct { bool is; const char *what; } without[] = {
         { !fit.frame_times || fit.mult[0] > 1, "the model takes one timestep for all frames of a "
@@ -48,8 +47,57 @@ int sampling_frames_check(const vtrain *t, vc_err *err)
     };
     for (size_t i = 0; i < sizeof without / sizeof *without; i++)
         if (without[i].is)
-            return vc_fail(err, VC_EUSAGE, "--%s: %s leave the flag out", flag_of(c),
-                           without[i].what);
+            return vc_fail(err, VC_EUSAGE, "%s: %s leave the %s out", by, without[i].what, what);
+    return 0;
+}
+
+int sampling_frames_check(const vtrain *t, vc_err *err)
+{
+    return wanted(&t->cfg) ? check_model(t, flag_of(&t->cfg), "flag", err) : 0;
+}
+
+/* ---- known frames ---- */
+
+#define START "video_path"
+#define LAST "last_image_path"
+
+/* Whether the prompt has known frames besides a first one. */
+static bool has_known(const vtrain_prompt *p)
+{
+    return p->aside[VTRAIN_START].x || p->aside[VTRAIN_LAST].x;
+}
+
+/* The known frames at the beginning of the sample. */
+static int known_at_start(const sampling *s, const vtrain *t)
+{
+    const vtrain_aside *start = &s->p.aside[VTRAIN_START];
+    return start->x ? (int)start->dim[1]
+                    : s->p.cond[VC_ROLE_IMAGE] && t->cfg.first_frame_conditioning_p > 0;
+}
+
+/* Checks the clip that the sample goes on from, and the picture behind it. */
+static int check_known(const sampling *s, const vtrain *t, vc_err *err)
+{
+    const sampling_windows *w = &s->windows;
+    const bool last = w->behind;
+    if (!has_known(&s->p))
+        return 0;
+    int rc = check_model(t, last ? LAST : START, "field", err);
+    if (rc)
+        return rc;
+    if (last && !w->known)
+        return vc_fail(err, VC_EUSAGE, LAST ": the sample begins with no picture: give it an "
+                       "image_path and the run --first_frame_conditioning_p, or leave the field "
+                       "out");
+    if (last && w->block > 1)
+        return vc_fail(err, VC_EUSAGE, LAST ": blocks of %d frames attend to no later frame, and "
+                       "so to no last picture: leave the field or --causal_block_size out",
+                       w->block);
+    if (w->known >= w->window)
+        return vc_fail(err, VC_EUSAGE, "%s: %d latent frames are known, and the sample%s has %d: "
+                       "give more num_frames%s", last ? LAST : START, w->known,
+                       w->window < w->n ? "'s first window" : "", w->window, w->window < w->n ?
+                       " to a window (--base_num_frames), or a smaller overlap_history" : "");
     return 0;
 }
 
@@ -74,9 +122,11 @@ int sampling_frames_size(sampling *s, const vtrain *t, const vtrain_fit *fit, vc
     const vtrain_config *c = &t->cfg;
     sampling_windows *w = &s->windows;
     const int64_t window = vtrain_data_latents(t->data, c->base_num_frames);
-    if (!wanted(c) || s->p.f < 2)
+    if (!has_known(&s->p) && (!wanted(c) || s->p.f < 2))
         return 0;
     *w = (sampling_windows){ .n = s->p.f, .window = s->p.f, .lag = (int)c->ar_step,
+                             .known = known_at_start(s, t),
+                             .behind = s->p.aside[VTRAIN_LAST].x != NULL,
                              .block = c->causal_block_size ? (int)c->causal_block_size
                                       : fit->causal ? fit->causal : 1,
                              .noise = c->addnoise_condition / VTRAIN_TIMES };
@@ -84,9 +134,10 @@ int sampling_frames_size(sampling *s, const vtrain *t, const vtrain_fit *fit, vc
         w->window = (int)window;
         w->shared = (int)vtrain_data_latents(t->data, c->overlap_history);
     }
-    s->dim[2] = w->window;
-    s->n = s->n / (size_t)w->n * (size_t)w->window;
-    return check_blocks(w, err);
+    s->dim[2] = w->window + w->behind;
+    s->n = s->n / (size_t)w->n * (size_t)s->dim[2];
+    int rc = check_known(s, t, err);
+    return rc ? rc : check_blocks(w, err);
 }
 
 const vtrain_paced *sampling_frames_paced(const sampling *s, vtrain_paced *p)
@@ -98,7 +149,7 @@ const vtrain_paced *sampling_frames_paced(const sampling *s, vtrain_paced *p)
 /* The first frames of the window at `from` that take no step. */
 static int known_frames(const sampling *s, int from)
 {
-    return from ? s->windows.shared : s->first ? s->clean : 0;
+    return from ? s->windows.shared : s->windows.known;
 }
 
 static int open_pace(sampling_pace *p, const sampling *s, int from, vc_err *err)
@@ -131,7 +182,7 @@ typedef struct frames {
     float *x, *past;             /* [n,each], [n,2,each] */
     float *drawn;                /* [C,n,h,w] the noise of this forward */
     float *v;                    /* [each] the model's answer for a frame */
-    float *time;                 /* [window] */
+    float *time;                 /* [window, and 1 behind it] */
     int forward, forwards;       /* from 0; of the sample */
 } frames;
 
@@ -167,14 +218,14 @@ static int open_frames(frames *a, const sampling *s, vc_err *err)
     *a = (frames){ .plane = plane, .each = each, .x = malloc(all * sizeof *a->x),
                    .past = malloc(2 * all * sizeof *a->past),
                    .drawn = malloc(all * sizeof *a->drawn), .v = malloc(each * sizeof *a->v),
-                   .time = malloc((size_t)s->windows.window * sizeof *a->time) };
+                   .time = malloc((size_t)s->dim[2] * sizeof *a->time) };
     if (!a->x || !a->past || !a->drawn || !a->v || !a->time)
         return vc_no_memory(err);
     draw(a, s, 0);
     for (int i = 0; i < n; i++)
         copy_frame(a, a->x + (size_t)i * each, a->drawn, i, n, false);
-    if (s->first)
-        copy_frame(a, a->x, s->first, 0, 1, false);
+    for (int i = 0; i < s->windows.known; i++)
+        copy_frame(a, a->x + (size_t)i * each, s->first, i, s->windows.known, false);
     return sampling_frames_forwards(s, &a->forwards, err);
 }
 
@@ -198,14 +249,19 @@ static double time_of(const sampling *s, const sampling_pace *p, int block)
     return at > p->steps ? 0 : s->step[at ? at - 1 : 0].t;
 }
 
-/* Makes the input of a forward of the window at `from`, whose first frames are known. */
+/* Makes the input of a forward of the window at `from`, whose first frames are known, as is the one
+ * behind it. */
 static void set_input(frames *a, const sampling *s, const sampling_pace *p, int from, int known)
 {
-    const int n = (int)s->dim[2];
+    const int all = (int)s->dim[2], n = sampling_window_size(&s->windows, from);
     if (known && s->windows.noise > 0)
         draw(a, s, a->forward + 1);
+    for (int i = n; i < all; i++) {
+        copy_frame(a, s->last, s->x, i, all, true);
+        a->time[i] = 0;
+    }
     for (int i = 0; i < n; i++) {
-        copy_frame(a, a->x + (size_t)(from + i) * a->each, s->x, i, n, true);
+        copy_frame(a, a->x + (size_t)(from + i) * a->each, s->x, i, all, true);
         a->time[i] = (float)(i < known ? VTRAIN_TIMES * s->windows.noise
                                        : time_of(s, p, i / s->windows.block));
         if (i < known && s->windows.noise > 0)
@@ -216,13 +272,13 @@ static void set_input(frames *a, const sampling *s, const sampling_pace *p, int 
 /* Lets the frames of a window whose blocks move take a step by the answer in s->out. */
 static void step_frames(frames *a, const sampling *s, const sampling_pace *p, int from, int known)
 {
-    const int n = (int)s->dim[2];
+    const int all = (int)s->dim[2], n = sampling_window_size(&s->windows, from);
     for (int i = known; i < n; i++) {
         const int block = i / s->windows.block;
         const size_t at = (size_t)(from + i) * a->each;
         if (!p->moves[block])
             continue;
-        copy_frame(a, a->v, s->out, i, n, false);
+        copy_frame(a, a->v, s->out, i, all, false);
         vtrain_solver_apply(&s->step[p->at[block] - 1], a->x + at, a->past + 2 * at, a->v, NULL,
                             a->each);
     }
@@ -235,7 +291,7 @@ static int walk_window(frames *a, sampling *s, vtrain *t, int from, vc_err *err)
     const vtrain_paced paced = { a->time, w->block };
     const vtrain_level l = vtrain_level_at(t->objective, s->step[0].level);
     sampling_pace p;
-    s->dim[2] = sampling_window_size(w, from);
+    s->dim[2] = sampling_window_size(w, from) + sampling_window_behind(w, from);
     s->n = a->each * (size_t)s->dim[2];
     int rc = open_pace(&p, s, from, err);
     s->paced = &paced;

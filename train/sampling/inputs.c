@@ -8,7 +8,7 @@
 
 #include "common/os/file.h"
 
-enum { MOST = VC_ROLES + 1, NUMBERS = 2 };
+enum { MOST = VC_ROLES + VTRAIN_ASIDES, NUMBERS = 2 };
 
 /* The latents of a role, if the prompt has some that a VAE decodes. */
 static bool view_of(vf_view *v, const vtrain *t, const vtrain_prompt *p, vc_role role, int frames)
@@ -31,12 +31,15 @@ static int find_views(vf_view view[MOST], const vtrain *t, const vtrain_prompt *
     int n = 0;
     for (int role = 0; role < VC_ROLES; role++)
         n += roles & 1u << role && view_of(&view[n], t, p, (vc_role)role, frames);
-    const int64_t *dim = p->target_dim;
-    if (p->target)
-        view[n++] = (vf_view){ .name = "target", .dtype = VC_F32, .nd = 4, .data = p->target,
-                               .dim = { dim[0], dim[1], dim[2], dim[3] },
-                               .bytes = (size_t)(dim[0] * dim[1] * dim[2] * dim[3]) *
-                                        sizeof(float) };
+    for (int i = 0; i < VTRAIN_ASIDES; i++) {
+        const int64_t *dim = p->aside[i].dim;
+        if (p->aside[i].x)
+            view[n++] = (vf_view){ .name = vtrain_aside_names[i], .dtype = VC_F32, .nd = 4,
+                                   .data = p->aside[i].x,
+                                   .dim = { dim[0], dim[1], dim[2], dim[3] },
+                                   .bytes = (size_t)(dim[0] * dim[1] * dim[2] * dim[3]) *
+                                            sizeof(float) };
+    }
     return n;
 }
 

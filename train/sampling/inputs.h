@@ -4,7 +4,7 @@
  * They are the same at every step, so that they are written once a run, as latents that vdecode
  * decodes: OUTPUT_DIR/validation/inputs/003.safetensors of prompt 3 has the prompt's text and
  * tensors [C,f,h,w] in raw VAE space named by their roles (common/roles.h: image, video, control,
- * reference_1 ..), and `target`. */
+ * reference_1 ..), and by what stands beside them (vtrain_aside_names: target, start, last). */
 #ifndef TRAIN_SAMPLING_INPUTS_H
 #define TRAIN_SAMPLING_INPUTS_H
 

@@ -51,3 +51,8 @@ int sampling_window_size(const sampling_windows *w, int first)
 {
     return first + w->window < w->n ? w->window : w->n - first;
 }
+
+int sampling_window_behind(const sampling_windows *w, int first)
+{
+    return sampling_window_next(w, first) < 0 ? w->behind : 0;
+}

@@ -34,6 +34,9 @@ void sampling_pace_close(sampling_pace *p);
 typedef struct sampling_windows {
     int n;                       /* latent frames; 0: all frames of the sample have one level */
     int window, shared;          /* frames of a window, and those known from the one before */
+    int known;                   /* those of the first window that are known */
+    int behind;                  /* known frames behind the last window, which are no part of the
+                                  * sample: 1 or 0 */
     int block;                   /* frames of a block */
     int lag;
     double noise;                /* share of noise that the model is given in known frames */
@@ -44,5 +47,7 @@ typedef struct sampling_windows {
 int sampling_window_next(const sampling_windows *w, int first);
 /* The frames of the window that begins at `first`. */
 int sampling_window_size(const sampling_windows *w, int first);
+/* The known frames behind that window. */
+int sampling_window_behind(const sampling_windows *w, int first);
 
 #endif

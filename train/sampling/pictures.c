@@ -64,20 +64,30 @@ unsigned sampling_roles(const sampling *s)
     return roles;
 }
 
-int sampling_first(sampling *s, const vtrain *t, const vtrain_fit *fit, vc_err *err)
+/* *to: x as the model takes latents, of `each` elements a channel; x NULL: nothing. */
+static int normalise(float **to, const vtrain *t, const float *x, size_t each, vc_err *err)
 {
     const vtrain_norm *norm = vtrain_data_norm(t->data);
-    const float *image = s->p.cond[VC_ROLE_IMAGE];
-    size_t plane = (size_t)(s->dim[3] * s->dim[4]);
-    s->clean = fit->mult[0];
-    if (!(t->cfg.first_frame_conditioning_p > 0) || !image || s->dim[2] <= s->clean)
+    const size_t n = each * (size_t)norm->channels;
+    if (!x)
         return 0;
-    s->first = malloc(sizeof *s->first * plane * (size_t)norm->channels);
-    if (!s->first)
-        return vc_no_memory(err);
-    for (size_t i = 0; i < plane * (size_t)norm->channels; i++)
-        s->first[i] = (image[i] - norm->sub[i / plane]) * norm->mul[i / plane];
-    return 0;
+    *to = malloc(sizeof **to * n);
+    for (size_t i = 0; *to && i < n; i++)
+        (*to)[i] = (x[i] - norm->sub[i / each]) * norm->mul[i / each];
+    return *to ? 0 : vc_no_memory(err);
+}
+
+int sampling_first(sampling *s, const vtrain *t, const vtrain_fit *fit, vc_err *err)
+{
+    const vtrain_aside *start = &s->p.aside[VTRAIN_START];
+    const float *image = s->p.cond[VC_ROLE_IMAGE];
+    const size_t plane = (size_t)(s->dim[3] * s->dim[4]);
+    s->clean = start->x ? (int)start->dim[1] : fit->mult[0];
+    if (!(t->cfg.first_frame_conditioning_p > 0) || s->dim[2] <= s->clean)
+        image = NULL;
+    int rc = start->x ? normalise(&s->first, t, start->x, plane * (size_t)start->dim[1], err)
+                      : normalise(&s->first, t, image, plane, err);
+    return rc ? rc : normalise(&s->last, t, s->p.aside[VTRAIN_LAST].x, plane, err);
 }
 
 void sampling_put_first(sampling *s, double share)

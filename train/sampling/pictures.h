@@ -9,7 +9,8 @@
 int sampling_conditions(sampling *s, const vtrain *t, const vtrain_fit *fit, vc_err *err);
 /* The bits of the roles that s->cond has. */
 unsigned sampling_roles(const sampling *s);
-/* Makes the clean first latent frame of the prompt's image, for a model trained on such frames. */
+/* Makes the frames that the sample begins with: the clean first latent frame of the prompt's image,
+ * for a model trained on such frames, or those of its clip; and its last picture. */
 int sampling_first(sampling *s, const vtrain *t, const vtrain_fit *fit, vc_err *err);
 /* Puts the clean first frame, if there is one, into the sample, with a share of s->noise. */
 void sampling_put_first(sampling *s, double share);

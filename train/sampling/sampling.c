@@ -29,7 +29,7 @@ static int whole_patches(sampling *s, const vtrain_fit *fit, vc_err *err)
         s->front++;
         s->p.f++;
     }
-    bool any = false, clip = false;
+    bool any = s->p.aside[VTRAIN_START].x, clip = false;
     for (int i = 0; i < VC_ROLES; i++) {
         any |= s->p.cond[i] && vc_roles[i].kind != VC_VALUE_EMBEDS && !vc_roles[i].own_size;
         clip |= s->p.cond[i] && vc_roles[i].clip;
@@ -159,6 +159,7 @@ void sampling_free(sampling *s)
     for (int i = 0; i < VC_ROLES; i++)
         free(s->cond[i]);
     free(s->first);
+    free(s->last);
     heard_close(&s->heard);
     vtrain_prompt_free(&s->p);
 }

@@ -36,8 +36,10 @@ typedef struct sampling {
     int32_t no_length;                  /* and the length of such a text, 0 */
     float *cond[VC_ROLES];       /* conditions of all rows, which are equal, as the model takes
                                   * them, or NULL */
-    float *first;                /* [C,h,w] the sample's clean first frame, or NULL */
-    int clean;                   /* clean frames: the latent frames of a token */
+    float *first;                /* [C,h,w] the sample's clean first frame, or [C,clean,h,w] the
+                                  * clip that it goes on from, or NULL */
+    int clean;                   /* clean frames: the latent frames of a token, or of the clip */
+    float *last;                 /* [C,h,w] the picture behind its last frame, or NULL */
     int skip;                    /* frames of the decoded sample that are no part of the clip */
     uint64_t seed;
     sampling_windows windows;    /* of frames that have levels of their own; dim and n are those of

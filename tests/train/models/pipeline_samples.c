@@ -112,6 +112,8 @@ void pipeline_set_make(toy t, const vf_safetensors *gold, int frames)
     put_condition(w, gold, "control", "mean", conditions);
     put_condition(w, gold, "mask", "mask", conditions);
     put_condition(w, gold, "vision", "image_embeds", conditions);
+    put_condition(w, gold, "start", "mean", conditions);
+    put_condition(w, gold, "last", "mean", conditions);
     for (int k = 0; k < VC_REFERENCES; k++)
         put_condition(w, gold, vc_roles[VC_ROLE_REFERENCE + k].name, "mean", conditions);
     cJSON_AddNumberToObject(o, "num_frames", frames);

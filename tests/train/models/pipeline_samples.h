@@ -3,8 +3,9 @@
  *
  * Such a golden holds `text` [n,D] of the prompt and `negative_text`, `pooled` [P] and
  * `negative_pooled` where the model has pooled vectors, `text_2` and `negative_text_2` where a
- * second encoder has states of its own, a raw first-frame latent `image` [C,1,h,w]
- * and the conditions `video`, `control` and `mask` [C,f,h,w] and `vision` [n,D] where the pipeline
+ * second encoder has states of its own, a raw first-frame latent `image` [C,1,h,w], `last`
+ * [C,1,h,w] and `start` [C,k,h,w] of pipelines that end with a picture or go on from a clip, and
+ * the conditions `video`, `control` and `mask` [C,f,h,w] and `vision` [n,D] where the pipeline
  * takes them, and the pipeline's raw `latents` [C,f,h,w]; the metadata holds `seed`, `steps`,
  * `guidance`, and `flags` where vtrain needs more of them for this sample. */
 #ifndef TESTS_TRAIN_MODELS_PIPELINE_SAMPLES_H

@@ -1,8 +1,8 @@
 /* test_wan_samples.c - validation samples of Wan's models against diffusers' pipelines: with CLIP
  * states and without, between two pictures, of clips to edit (VACE) with references and without,
  * 5B's from a clean first frame, those of two transformers, SkyReels V2's of text and with
- * diffusion forcing, from a first frame, in blocks and in windows too, and of text alone by Euler's
- * method. */
+ * diffusion forcing, from a first frame, to a last one, from a clip, in blocks and in windows too,
+ * and of text alone by Euler's method. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -57,6 +57,14 @@ static const struct model {
       "--addnoise_condition 20 --ar_step 1 --causal_block_size 2", RATE, NULL },
     { "skyreels2-long-first", C, 0, 0, UNIPC "--base_num_frames 9 --overlap_history 1 "
       "--addnoise_condition 20 --first_frame_conditioning_p 1", RATE, NULL },
+    { "skyreels2-last", C, 0, 0, UNIPC "--first_frame_conditioning_p 1 --ar_step 1", RATE, NULL },
+    { "skyreels2-long-last", C, 0, 0, UNIPC "--base_num_frames 9 --overlap_history 1 "
+      "--addnoise_condition 20 --first_frame_conditioning_p 1", "skyreels2", NULL },
+    { "skyreels2-more", C, 0, 0, UNIPC, RATE, NULL },
+    { "skyreels2-more-async", C, 0, 0, UNIPC "--ar_step 1 --causal_block_size 2 "
+      "--addnoise_condition 20", RATE, NULL },
+    { "skyreels2-more-long", C, 0, 0, UNIPC "--base_num_frames 13 --overlap_history 5 "
+      "--addnoise_condition 30", "skyreels2", NULL },
     { "wan-euler", C, 0, 0, "", "wan",
       "{\"_class_name\":\"FlowMatchEulerDiscreteScheduler\",\"shift\":3}" },
 };
