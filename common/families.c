@@ -284,7 +284,7 @@ static const vc_family families[] = {
       .std = wan22_std, .cached = true, .begins_with_latent = true },
     { .name = "skyreels-v2", .title = "SkyReels V2",
       SIZES(16, 4, 8, 2, 1), WAN, .channels = 16, .mean = wan_mean,
-      .std = wan_std, .by_model = true, .begins_with_latent = true,
+      .std = wan_std, .by_model = true, .begins_with_latent = true, .known_frames = true,
       .transformer = "SkyReelsV2Transformer3DModel", .first = &skyreels2_first,
       .pipeline = { { .class = "SkyReelsV2Pipeline", .sigmas = VC_SIGMAS_OWN },
                     { .class = "SkyReelsV2ImageToVideoPipeline", .mode = VC_MODE_I2V,

@@ -262,6 +262,8 @@ typedef struct vc_family {
                                           * latent, which is also the clip's own: only prompts'
                                           * pictures are encoded apart, in every mode but those that
                                           * `inputs` tells from the number of channels */
+    bool known_frames;                   /* in mode normal a sample may go on from a clip, and end
+                                          * with a picture: prompts' clips are encoded apart */
 } vc_family;
 
 /* All of them, ended by a NULL name. The first is the built-in one, which needs no files. */

@@ -283,10 +283,15 @@ static int set_number(cJSON *row, const char *field, int v)
     return number && cJSON_AddItemToObject(row, field, number) ? 0 : -1;
 }
 
+int prompt_set_size(cJSON *row, const vb_choice *c)
+{
+    return set_number(row, "height", c->target_h) || set_number(row, "width", c->target_w) ? -1 : 0;
+}
+
 /* Writes the size of the latents into the row, for the sample. */
 static int set_size(const vprep *p, cJSON *row, const vb_choice *c)
 {
-    if (set_number(row, "height", c->target_h) || set_number(row, "width", c->target_w))
+    if (prompt_set_size(row, c))
         return -1;
     bool has_frames = cJSON_HasObjectItem(row, "num_frames") || !has_clips(p);
     return has_frames ? 0 : set_number(row, "num_frames", c->frames);

@@ -1,5 +1,5 @@
 /* prompt_images_parts.h - the pictures of a validation prompt, for prompt_images.c, which finds and
- * measures them before anything is encoded, prompt_images_encode.c, and prompt_targets.c.
+ * measures them before anything is encoded, prompt_images_encode.c, and prompt_clips.c.
  *
  * A prompt is no vprep_item, although some 180 of the 840 lines of these files have a counterpart
  * in survey.c and pipeline.c: an item has a line of the plan, draws by its row's id, a place in the
@@ -43,6 +43,8 @@ int prompt_choose(const vprep *p, const cJSON *row, const media_info *info, bool
                   int frames, vb_choice *c, vc_err *err);
 /* Sets the row's number of frames n, rounded up to whole latent frames. */
 int prompt_set_frames(const vprep *p, int64_t n, vb_choice *c, vc_err *err);
+/* Writes the rows and columns of the choice into the row. Below 0: out of memory. */
+int prompt_set_size(cJSON *row, const vb_choice *c);
 /* Reads the first n frames of a file, or the one frame of a still. Returns their number, or an
  * error. */
 int prompt_read_frames(const vprep_clip *clip, prompt_picture *m, uint8_t *rgb, int n, vc_err *err);

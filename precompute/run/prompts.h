@@ -9,8 +9,7 @@ typedef struct vprep_prompts {
     cJSON **row;                      /* one object each; "prompt" is a string */
     int n;
     struct vprep_image **image;       /* of each row, NULL: the row has none (prompt_images.h) */
-    struct vprep_target **target;     /* the same of what samples are compared with
-                                       * (prompt_targets.h) */
+    struct vprep_prompt_clip **clip;  /* of each row, one for each column (prompt_clips.h) */
 } vprep_prompts;
 
 /* Reads --validation_prompts into p->prompts: errors of the list come before any media are opened.

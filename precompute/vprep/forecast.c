@@ -1,8 +1,8 @@
 /* forecast.c - counts the values that a run is going to reuse, encode and drop; see vprep.h */
 #include <stdio.h>
 
+#include "precompute/encode/prompt_clips.h"
 #include "precompute/encode/prompt_images.h"
-#include "precompute/encode/prompt_targets.h"
 #include "precompute/run/reuse.h"
 #include "precompute/vprep/record.h"
 
@@ -122,13 +122,15 @@ static int count_all(vprep *p, forecast *f, vc_err *err)
     if (!rc)
         rc = count_clips(p, f, err);
     for (int i = 0; !rc && i < p->prompts.n; i++) {
-        const vf_key *key;
+        const vf_key *key, *clip;
+        const char *name;
         const unsigned values = vprep_prompt_values(p, i, &key);
         for (int v = 0; v < VC_ROLES; v++)
             if (values & VC_ROLE_BIT(v))
                 count(&f->conditions, prep_reuse_find(p, false, key[v]));
-        if (vprep_prompt_target(p, i))
-            count(&f->conditions, prep_reuse_find(p, false, *vprep_prompt_target(p, i)));
+        for (int k = 0; k < VPREP_PROMPT_CLIPS; k++)
+            if ((clip = vprep_prompt_clip_key(p, i, k, &name)) != NULL)
+                count(&f->conditions, prep_reuse_find(p, false, *clip));
     }
     return rc;
 }

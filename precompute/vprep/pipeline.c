@@ -22,8 +22,8 @@
 #include "common/os/turns.h"
 #include "precompute/encode/loss_mask.h"
 #include "precompute/encode/sound.h"
+#include "precompute/encode/prompt_clips.h"
 #include "precompute/encode/prompt_images.h"
-#include "precompute/encode/prompt_targets.h"
 #include "precompute/run/reuse.h"
 #include "precompute/vprep/decode.h"
 #include "precompute/vprep/record.h"
@@ -516,7 +516,7 @@ int vprep_clips(vprep *p, vc_err *err)
     if (!rc && p->ranks.rank == 0)
         rc = vprep_prompt_images_settle(p, &l.largest, &images, err);
     if (!rc && p->ranks.rank == 0)
-        rc = vprep_prompt_targets_settle(p, &l.largest, &images, err);
+        rc = vprep_prompt_clips_settle(p, &l.largest, &images, err);
     double begin = vc_seconds();
     if (!rc && (l.n_pending || images))
         rc = prep_encoder_open(&l.encoder, p, l.roles | images, err);
@@ -528,7 +528,7 @@ int vprep_clips(vprep *p, vc_err *err)
     if (!rc && images)
         rc = vprep_prompt_images_encode(p, l.encoder, err);
     if (!rc && images)
-        rc = vprep_prompt_targets_encode(p, l.encoder, err);
+        rc = vprep_prompt_clips_encode(p, l.encoder, err);
     if (l.encoder)
         p->profile.span[PREP_SPAN_VAE] = prep_encoder_seconds(l.encoder);
     const uint64_t total = rc ? 0 : l.n_jobs + p->ranks.others_clips;

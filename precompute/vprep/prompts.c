@@ -6,8 +6,8 @@
 #include "common/os/file.h"
 #include "formats/columnar/columnar.h"
 #include "formats/json/table.h"
+#include "precompute/encode/prompt_clips.h"
 #include "precompute/encode/prompt_images.h"
-#include "precompute/encode/prompt_targets.h"
 #include "precompute/vprep/segments.h"
 
 enum { MAX_PROMPTS = 10000 };
@@ -19,7 +19,7 @@ static const struct number {
     double least, most;
 } numbers[] = {
     { "height", true, 0, 65536 }, { "width", true, 0, 65536 }, { "num_frames", true, 0, 65536 },
-    { "frame_rate", false, 0, 1e6 }, { "fps", false, 0, 1e6 },
+    { "overlap_history", true, 0, 65536 }, { "frame_rate", false, 0, 1e6 }, { "fps", false, 0, 1e6 },
     { "num_inference_steps", true, 0, 1000 }, { "guidance_scale", false, 0, 100 },
     { "seed", true, -1, 9007199254740992 },
 };
@@ -270,7 +270,7 @@ int vprep_prompts_read(vprep_prompts *v, const char *path, vc_err *err)
 
 void vprep_prompts_free(vprep_prompts *v)
 {
-    vprep_prompt_targets_free(v);
+    vprep_prompt_clips_free(v);
     vprep_prompt_images_free(v);
     for (int i = 0; i < v->n; i++)
         cJSON_Delete(v->row[i]);

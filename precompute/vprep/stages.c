@@ -15,8 +15,8 @@
 #include "formats/columnar/columnar.h"
 #include "formats/metadata/edits.h"
 #include "formats/metadata/wording.h"
+#include "precompute/encode/prompt_clips.h"
 #include "precompute/encode/prompt_images.h"
-#include "precompute/encode/prompt_targets.h"
 #include "precompute/run/reuse.h"
 
 enum { COMMIT_SECONDS = 30 };            /* a kill loses the samples of this time, and those that
@@ -351,7 +351,7 @@ static const stage stages[] = {
     { open_dry, FIRST | DRY }, { open_writer, REAL },
     { survey, LONG | KEEPS }, { vprep_share_survey, LONG | KEEPS }, { say_sources, FIRST },
     { vprep_plan, KEEPS }, { number_samples, FIRST | KEEPS }, { vprep_prompt_images_find, KEEPS },
-    { vprep_prompt_targets_find, KEEPS },
+    { vprep_prompt_clips_find, KEEPS },
     { begin_writing, REAL }, { print_plan, FIRST },
     { begin_work, REAL }, { name_plan, FIRST | REAL }, { write_config, FIRST | REAL },
     { vprep_text, REAL | LONG | KEEPS }, { share_texts, REAL | LONG | KEEPS },

@@ -5,8 +5,8 @@
 
 #include "common/os/file.h"
 #include "formats/keys/keymap.h"
+#include "precompute/encode/prompt_clips.h"
 #include "precompute/encode/prompt_images.h"
-#include "precompute/encode/prompt_targets.h"
 #include "precompute/run/reuse.h"
 #include "precompute/text/prompt.h"
 #include "precompute/vprep/decode.h"
@@ -445,20 +445,22 @@ static int add_keys(cJSON *o, const char *field, const vprep *p, const vf_row *r
     return keys ? 0 : -1;
 }
 
-/* Adds the keys of prompt i's picture: a first frame as `image`, other values by role, and the clip
- * that its sample is compared with. */
+/* Adds the keys of prompt i's picture: a first frame as `image`, other values by role, and the clips
+ * beside it by their names. */
 static int add_pictures(cJSON *o, const vprep *p, int i)
 {
     const vf_key *key;
     const unsigned has = vprep_prompt_values(p, i, &key);
-    const vf_key *target = vprep_prompt_target(p, i);
+    const vf_key *clip[VPREP_PROMPT_CLIPS];
+    const char *name[VPREP_PROMPT_CLIPS];
     char hex[VF_KEY_HEX];
-    if (!has && !target)
-        return 0;
-    cJSON *conditions = has == VC_ROLE_BIT(VC_ROLE_IMAGE) && !target
-                            ? NULL : cJSON_AddObjectToObject(o, "conditions");
-    if (target && !cJSON_AddStringToObject(conditions, "target", vf_key_hex(hex, *target)))
-        return -1;
+    bool beside = has & ~VC_ROLE_BIT(VC_ROLE_IMAGE);
+    for (int k = 0; k < VPREP_PROMPT_CLIPS; k++)
+        beside |= (clip[k] = vprep_prompt_clip_key(p, i, k, &name[k])) != NULL;
+    cJSON *conditions = beside ? cJSON_AddObjectToObject(o, "conditions") : NULL;
+    for (int k = 0; k < VPREP_PROMPT_CLIPS; k++)
+        if (clip[k] && !cJSON_AddStringToObject(conditions, name[k], vf_key_hex(hex, *clip[k])))
+            return -1;
     for (int v = 0; v < VC_ROLES; v++) {
         cJSON *to = v == VC_ROLE_IMAGE ? o : conditions;
         if (has & VC_ROLE_BIT(v) &&

@@ -91,6 +91,63 @@ expect 2 'causal_block_size: the tokens of the model.s blocks attend to all' vtr
     --causal_block_size 2
 absent no
 
+# ---- samples that go on from the end of a clip, and those between two pictures ----
+ffmpeg -v error -f lavfi -i "testsrc=s=96x64:r=8:d=1.5" -c:v ffv1 -pix_fmt bgr0 clip.mkv    # 12
+for i in 1 2; do
+    ffmpeg -v error -f lavfi -i "testsrc2=s=128x96,hue=h=$((i * 90))" -frames:v 1 $i.png
+done
+cat >known.jsonl <<'END'
+{"prompt": "a b c", "video_path": "clip.mkv", "overlap_history": 7, "num_frames": 21, "height": 64, "width": 96}
+{"prompt": "a b c", "video_path": "clip.mkv", "num_frames": 21}
+{"prompt": "def", "image_path": "1.png", "last_image_path": "2.png", "num_frames": 9, "seed": 3}
+{"prompt": "def", "image_path": "1.png", "num_frames": 9, "seed": 3}
+END
+known() { # known LIST OUT FLAGS...
+    vprep --meta media/metadata.json "${sampling[@]}" --model m --out "$2" \
+        --validation_prompts "$1" "${@:3}"
+}
+expect 0 '4 conditions encoded' known known.jsonl k
+expect 0 'no damage' vlat verify k
+expect 0 '^conditions: reuse 5, encode 0$' known known.jsonl k --dry_run
+more() { vtrain --latents k --model m --output_dir "$1" --seed 5 --threads 1 --workers 1 \
+    "${lora[@]}" "${sampled[@]}" "${@:2}"; }
+expect 0 . more more --first_frame_conditioning_p 0.5
+is more/validation/inputs/000.safetensors '"start":{"dtype":"F32","shape":\[4,2,8,12\]'
+is more/validation/inputs/001.safetensors '"start":{"dtype":"F32","shape":\[4,3,6,8\]'
+is more/validation/inputs/002.safetensors '"last":{"dtype":"F32","shape":\[4,1,'
+is more/validation/step-2/000.safetensors '"shape":\[4,6,8,12\]'
+expect 0 '4 decoded' vdecode more --model m --sheet
+for name in 000-start.mp4 001-start.mp4 002-image.png 002-last.png; do
+    [ -s "more/validation/inputs/$name" ] || wrong "no $name"
+done
+cmp -s more/validation/step-2/002.safetensors more/validation/step-2/003.safetensors &&
+    wrong 'a last picture does not change a sample'
+expect 0 . more windows --first_frame_conditioning_p 0.5 --overlap_history 1 --base_num_frames 13
+expect 2 'prompt 0: video_path: 2 latent frames are known, and the sample.s first window has 2' \
+    more no --first_frame_conditioning_p 0.5 --overlap_history 1 --base_num_frames 5
+expect 2 'prompt 2: last_image_path: the sample begins with no picture' more no
+expect 2 'prompt 2: last_image_path: blocks of 3 frames attend to no later frame' more no \
+    --first_frame_conditioning_p 0.5 --causal_block_size 3
+absent no
+while read -r says; do
+    read -r row
+    echo "$row" >wrong.jsonl
+    expect 1 "wrong.jsonl: row 1: .*$says" known wrong.jsonl k
+done <<'END'
+image_path and video_path: a sample begins with one of them
+{"prompt": "a", "video_path": "clip.mkv", "image_path": "1.png"}
+a sample that goes on from a clip ends with no picture
+{"prompt": "a", "video_path": "clip.mkv", "last_image_path": "1.png"}
+no image_path: a sample that ends with a picture begins with one
+{"prompt": "a", "last_image_path": "1.png"}
+clip.mkv: 12 frames: the sample ends with a picture
+{"prompt": "a", "image_path": "1.png", "last_image_path": "clip.mkv"}
+clip.mkv: 12 frames, overlap_history is 13: give a longer clip
+{"prompt": "a", "video_path": "clip.mkv", "overlap_history": 13}
+gone.mkv: .*No such file
+{"prompt": "a", "video_path": "gone.mkv"}
+END
+
 # ---- image to video: conditions, CLIP states ----
 need vprep --meta media/metadata.json "${sampling[@]}" --model i --out b --train_mode i2v
 expect 0 . vtrain --latents b --model i --output_dir pictures "${lora[@]}" --max_train_steps 1 \
