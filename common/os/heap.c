@@ -2,6 +2,7 @@
 #include "common/os/heap.h"
 
 #include <malloc.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -31,10 +32,17 @@ static size_t allocated(void)
 #endif
 }
 
-/* The resident bytes of executable memory that no file backs and the system has not named, as it
- * names its own. /proc/self/smaps has them too, but the kernel walks all pages for it: of a short
- * run on several ranks, which have hundreds of maps, that took a tenth of the time. */
-static size_t compiled(void)
+/* Of a line of /proc/self/maps: memory of code that was compiled in the run, which no file backs and
+ * the system has not named, as it names its own; or the first thread's stack. */
+static bool is_beside(const char *access, unsigned long file, const char *name)
+{
+    return name ? !strcmp(name, "[stack]") : strchr(access, 'x') && !file;
+}
+
+/* The resident bytes of such memory. /proc/self/smaps has them too, but the kernel walks all pages
+ * for it: of a short run on several ranks, which have hundreds of maps, that took a tenth of the
+ * time. */
+static size_t beside(void)
 {
     char line[512], access[8], name[8];
     unsigned char here[4096];
@@ -43,8 +51,9 @@ static size_t compiled(void)
     size_t sum = 0;
     FILE *f = fopen("/proc/self/maps", "re");
     while (f && fgets(line, sizeof line, f)) {
-        if (sscanf(line, "%lx-%lx %7s %*x %*x:%*x %lu %7s", &from, &to, access, &file, name) != 4 ||
-            !strchr(access, 'x') || file)
+        const int n_read = sscanf(line, "%lx-%lx %7s %*x %*x:%*x %lu %7s", &from, &to, access,
+                                  &file, name);
+        if (n_read < 4 || !is_beside(access, file, n_read > 4 ? name : NULL))
             continue;
         for (size_t n; from < to; from += n * page) {
             n = (to - from) / page < sizeof here ? (to - from) / page : sizeof here;
@@ -61,5 +70,5 @@ static size_t compiled(void)
 
 size_t vc_heap_used(void)
 {
-    return allocated() + compiled();
+    return allocated() + beside();
 }

@@ -17,7 +17,8 @@ void vc_heap_return_freed(void);
 void vc_heap_trim(void);
 
 /* Bytes that malloc has given and not got back, and of memory that was made executable, as for
- * kernels that are compiled when they are first needed; each 0 where the system does not tell. */
+ * kernels that are compiled when they are first needed, and of the first thread's stack; each 0
+ * where the system does not tell. */
 size_t vc_heap_used(void);
 
 #endif
