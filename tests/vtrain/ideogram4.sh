@@ -11,6 +11,13 @@ export VLT_SOURCE
 make_set Ideogram4Pipeline 16 1 9          # captions of 10 to 55 tokens
 expect 0 'flow matching, weighting logit_normal' train dry "${lora[@]}" --dry_run
 absent dry
+# weights that stay in files: of the transformer, and of both that a sample needs
+in_files() { sed -n 's/.*memory: \([0-9.]*\) KiB of frozen weights stay mapped.*/\1/p' "$log"; }
+one=$(in_files)
+expect 0 'stay mapped from their files' train dry "${lora[@]}" --dry_run --validation_steps 2
+awk -v one="${one:-0}" -v both="$(in_files)" \
+    'BEGIN { exit !(one > 0 && both > 1.9 * one && both < 2.1 * one) }' ||
+    wrong "$one KiB of one transformer, $(in_files) KiB of both"
 expect 0 '2 stored prompts' train shown "${lora[@]}" --max_train_steps 2 --validation_steps 2 \
     --num_inference_steps 3
 output_lacks "no unconditional_transformer"

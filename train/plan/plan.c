@@ -221,6 +221,8 @@ static void say_memory(const vtrain *t)
 {
     char all[32], standing[32], pool[32], mapped[32];
     vt_param_bytes b = vt_params_bytes(t->params);
+    vt_params *beside = t->model.unconditional.params;
+    const size_t in_files = b.mapped + (beside ? vt_params_bytes(beside).mapped : 0);
     const vtrain_recompute *first = t->plan.recompute;
     bool some = false, whole = true;           /* whole: all blocks of all buckets, in one way */
     for (uint32_t i = 0; i < vtrain_data_groups(t->data); i++) {
@@ -252,9 +254,9 @@ static void say_memory(const vtrain *t)
         say(t, "memory: %s of frozen weights, of the first %d blocks, stay on the host and are "
             "copied when their block is reached", vc_human_bytes(mapped, (double)b.on_host),
             t->plan.swapped);
-    if (b.mapped)
-        say(t, "memory: %s of frozen weights stay mapped from their file, beyond the peak",
-            vc_human_bytes(mapped, (double)b.mapped));
+    if (in_files)
+        say(t, "memory: %s of frozen weights stay mapped from their file%s, beyond the peak",
+            vc_human_bytes(mapped, (double)in_files), beside ? "s" : "");
 }
 
 /* Micro-batches of the run up to the end of its epochs. */
