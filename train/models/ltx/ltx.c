@@ -5,7 +5,6 @@
  *
  * A token is one position of the latents, which already are 32 times smaller than the frames.
  * Positions are measured in seconds and pixels, so rotations depend on the frame rate. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/nn/attention.h"
@@ -147,23 +146,6 @@ static ltx_grid grid_of(const ltx *m, const vtrain_in *in)
                        .causal_times = m->causal_times };
 }
 
-/* Traces the positions of which the rotations are made. */
-static void note_positions(vt_ctx *g, const ltx *m, const vtrain_in *in)
-{
-    const ltx_grid grid = grid_of(m, in);
-    const int64_t n = grid.dim[0] * grid.dim[1] * grid.dim[2], dim[3] = { in->x->dim[0], 3, n };
-    float *host = in->note ? malloc((size_t)(dim[0] * 3 * n) * sizeof *host) : NULL;
-    if (!in->note)
-        return;
-    for (int64_t b = 0; host && b < dim[0]; b++)
-        ltx_positions(&grid, ltx_rate_of(in, b), host + b * 3 * n);
-    if (host)
-        vtrain_note(in, "video_coords", vt_from_host(g, VC_F32, 3, dim, host, VC_F32));
-    else
-        vt_fail(g, VC_ENOMEM, "positions: out of memory");
-    free(host);
-}
-
 static void ltx_prepare(vt_ctx *g, void *model, vtrain_in *in)
 {
     const ltx *m = model;
@@ -173,7 +155,7 @@ static void ltx_prepare(vt_ctx *g, void *model, vtrain_in *in)
     if (!ltx_make_rope(g, &grid, in, in->made + COS))
         return;
     in->made[KEYS] = vtrain_key_lengths(g, &in->text[0], 0);
-    note_positions(g, m, in);
+    ltx_note_positions(g, &grid, in);
     vtrain_note_mask(g, in, "encoder_attention_mask", &in->text[0]);
 }
 

@@ -164,6 +164,8 @@ static void ltx2_prepare(vt_ctx *g, void *model, vtrain_in *in)
     if (!ltx_make_rope(g, &grid, in, in->made + COS))
         return;
     in->made[KEYS] = m->connector ? NULL : vtrain_key_lengths(g, &in->text[0], 0);
+    ltx_note_positions(g, &grid, in);
+    vtrain_note_mask(g, in, "encoder_attention_mask", &in->text[0]);
     if (m->connector)
         ltx2_connector_prepare(g, m->connector, &in->text[0], in->made + CONNECTOR);
 }

@@ -67,6 +67,21 @@ bool ltx_make_rope(vt_ctx *g, const ltx_grid *grid, const vtrain_in *in, vt_tens
     return ok;
 }
 
+void ltx_note_positions(vt_ctx *g, const ltx_grid *grid, const vtrain_in *in)
+{
+    const int64_t n = grid->dim[0] * grid->dim[1] * grid->dim[2], dim[3] = { in->x->dim[0], 3, n };
+    float *host = in->note ? malloc((size_t)(dim[0] * 3 * n) * sizeof *host) : NULL;
+    if (!in->note)
+        return;
+    for (int64_t b = 0; host && b < dim[0]; b++)
+        ltx_positions(grid, ltx_rate_of(in, b), host + b * 3 * n);
+    if (host)
+        vtrain_note(in, "video_coords", vt_from_host(g, VC_F32, 3, dim, host, VC_F32));
+    else
+        vt_fail(g, VC_ENOMEM, "positions: out of memory");
+    free(host);
+}
+
 vt_tensor *ltx_own_times(vt_ctx *g, vt_tensor *mod)
 {
     return mod && mod->nd == 4 ? vt_own_tokens(g, mod) : mod;

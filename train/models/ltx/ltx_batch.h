@@ -14,6 +14,8 @@ double ltx_rate_of(const vtrain_in *in, int64_t b);
  * (VC_EMISMATCH), or memory is out. A grid of sound needs no frame rates, and its tables are of all
  * rows. */
 bool ltx_make_rope(vt_ctx *g, const ltx_grid *grid, const vtrain_in *in, vt_tensor *table[2]);
+/* Traces the positions that those of a video are made of, as video_coords [B,3,tokens]. */
+void ltx_note_positions(vt_ctx *g, const ltx_grid *grid, const vtrain_in *in);
 
 /* The modulation [B,k,D] or [B,N,k,D] for this process's tokens of a shared sequence. */
 vt_tensor *ltx_own_times(vt_ctx *g, vt_tensor *mod);
