@@ -180,6 +180,8 @@ static void ltx2_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s
         text = vt_slice(g, text, 2, 0, ltx2_text_width(m));        /* without that of the sound */
     text = m->connector ? ltx2_connector_run(g, m->connector, text, in->made + CONNECTOR)
                         : vt_cast(g, text, vt_compute(g));
+    if (m->connector)
+        vtrain_note(in, "connector_prompt_embeds", text);
     const ltx2_inputs is = ltx2_stream_begin(g, m, &m->w.video,
                                              nn_patches(g, in->x, (int[]){ 1, 1, 1 }), text,
                                              in->token_t ? in->token_t : in->t, in->t);
