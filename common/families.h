@@ -139,6 +139,8 @@ typedef struct vc_pipeline {
     bool steps_shift;                    /* where the shift of a sample's levels follows from its
                                           * tokens, it follows from the number of steps too
                                           * (train/diffusion/shift.h) */
+    bool begins;                         /* it always has a picture, the clean first latent of its
+                                          * clips: --first_frame_conditioning_p is 1 by default */
     double image_noise;                  /* at level s of a sample its clean first frame has noise
                                           * of the deviation image_noise s^2 */
 } vc_pipeline;

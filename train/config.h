@@ -33,10 +33,12 @@ typedef enum {
     VTRAIN_SAMPLING_FLUX2_SHIFT, VTRAIN_SAMPLING_QWEN_SHIFT, VTRAIN_SAMPLING_IDEOGRAM4_SHIFT
 } vtrain_sampling;
 
-/* The choices of --task that have an effect. From VTRAIN_TASK_A14B on they are models of two
- * transformers. */
+/* The choices of --task that have an effect: from VTRAIN_TASK_A14B on they are models of two
+ * transformers for Wan; from VTRAIN_TASK_K5 on they are models of Kandinsky 5, and those of image
+ * to video are two of these. */
 typedef enum {
-    VTRAIN_TASK_DISTILL = 4, VTRAIN_TASK_DISTILL_TRAIN = 6, VTRAIN_TASK_A14B = 12
+    VTRAIN_TASK_DISTILL = 4, VTRAIN_TASK_DISTILL_TRAIN = 6, VTRAIN_TASK_A14B = 12,
+    VTRAIN_TASK_K5 = 16, VTRAIN_TASK_K5_LITE_I2V = 17, VTRAIN_TASK_K5_PRO_I2V = 22
 } vtrain_task;
 
 /* The flags, one field each, in the order of --help. A field is zero or NULL where the default is

@@ -49,6 +49,8 @@ typedef struct vtrain_unconditional {
 typedef struct vtrain_model {
     const vtrain_family *family;
     const vc_pipeline *pipeline;              /* which samples follow; NULL: the family has none */
+    const char *begins;                       /* the pipeline's class or the flag by which every
+                                               * clip begins with a clean frame; NULL: none does */
     cJSON *config;                            /* the transformer's config.json */
     struct vtrain_weights *weights;           /* files of the initial weights (frozen parameters
                                                * borrow from them); NULL: noise */

@@ -62,4 +62,7 @@ expect 0 'memory: peak' walk first --max_train_steps 4 --validation_steps 4 --nu
 expect 0 . walk cut --max_train_steps 2
 expect 0 . walk cut --max_train_steps 4 --resume_from_checkpoint latest
 same_end first/checkpoint-4 cut/checkpoint-4 || wrong "a resumed run has other weights"
+expect 0 'Cosmos2VideoToWorldPipeline: all clips begin with a clean frame' vtrain --latents w \
+    --model world --output_dir always "${lora[@]}" --max_train_steps 1
+holds always/config.yaml 'first_frame_conditioning_p: 1'
 expect 0 '1 decoded' vdecode first --model world --format png

@@ -73,6 +73,19 @@ expect 0 '0 encoded, 4 reused' made a i
 expect 0 'model: kandinsky5' train some "${lora[@]}" --max_train_steps 1 --model i \
     --first_frame_conditioning_p 0.5
 
+# ---- all clips of a model of image to video begin with a picture, unless the flag says less ----
+begins() { # begins P WHERE FLAG...: the share of the clips of a run that begin so
+    expect 0 . train "$2" "${lora[@]}" --max_train_steps 1 "${@:3}"
+    holds "$2/config.yaml" "first_frame_conditioning_p: $1"
+}
+begins 1 always --model i
+stderr_has 'Kandinsky5I2VPipeline: all clips begin with a clean frame'
+begins 0 never --model i --first_frame_conditioning_p 0
+begins 1 by-task --task k5-lite-i2v-5s-sd
+stderr_has '--task: all clips begin with a clean frame'
+begins 0 by-text --model i --task k5-pro-t2v-5s-sd
+begins 0 text
+
 # ---- a LoRA, also with frozen weights in 8 bits, and a full finetune resume bit for bit ----
 ends_as lora two 4 train two "${lora[@]}"
 ends_as none eight 4 train eight "${lora[@]}" --transformer_dtype fp8

@@ -7,12 +7,23 @@
 #include "train/families/families.h"
 #include "train/samples/samples.h"
 
-/* Takes --extra_inputs input_image: all clips of a model whose picture is the first latent begin
- * clean; other models need the role of a picture. */
+/* Lets all clips begin clean, as `why` says. */
+static int begin_clean(vtrain *t, const char *why)
+{
+    t->cfg.first_frame_conditioning_p = 1;
+    vc_say(t->ui, "%s: all clips begin with a clean frame (--first_frame_conditioning_p 1), which "
+           "the loss leaves out", why);
+    return 0;
+}
+
+/* Takes --extra_inputs input_image, or what the model was made for: all clips of a model whose
+ * picture is the first latent begin clean; other models need the role of a picture. */
 static int take_first_frame(vtrain *t, const vtrain_fit *fit, vc_err *err)
 {
     const unsigned pictures = VC_ROLE_BIT(VC_ROLE_IMAGE) | VC_ROLE_BIT(VC_ROLE_VIDEO);
     const vc_family *is = vc_family_find(vtrain_data_family(t->data));
+    if (t->model.begins && (fit->token_times || fit->clean_rows))
+        return begin_clean(t, t->model.begins);
     if (!vc_inputs_have(t->cfg.extra_inputs, VC_INPUT_FIRST) || fit->clean_first ||
         fit->roles & pictures)
         return 0;
@@ -22,10 +33,7 @@ static int take_first_frame(vtrain *t, const vtrain_fit *fit, vc_err *err)
                        t->model.family->class_name);
     if (t->cfg.first_frame_conditioning_p > 0)
         return 0;
-    t->cfg.first_frame_conditioning_p = 1;
-    vc_say(t->ui, "--extra_inputs input_image: all clips begin with a clean frame "
-           "(--first_frame_conditioning_p 1), which the loss leaves out");
-    return 0;
+    return begin_clean(t, "--extra_inputs input_image");
 }
 
 /* Checks the flags of inputs that not every model takes. */

@@ -258,6 +258,17 @@ static int describe_settings(vtrain *t, bool builtin, vc_err *err)
     return t->output.settings ? 0 : vc_no_memory(err);
 }
 
+/* What says that every clip begins with a clean frame (vtrain_model.begins): musubi-tuner's --task
+ * of Kandinsky 5, or else the pipeline. */
+static const char *begins_by(int task, const vc_pipeline *p)
+{
+    if (task == VTRAIN_TASK_K5_LITE_I2V || task == VTRAIN_TASK_K5_PRO_I2V)
+        return "--task";
+    const bool other = task >= VTRAIN_TASK_K5 ||
+                       (task >= VTRAIN_TASK_DISTILL && task <= VTRAIN_TASK_DISTILL_TRAIN);
+    return p && p->begins && !other ? p->class : NULL;
+}
+
 static int open_run(vtrain *t, vc_flags *set, vc_err *err)
 {
     const bool builtin = !t->cfg.model && vc_flags_given(set, "model");
@@ -292,6 +303,8 @@ static int open_run(vtrain *t, vc_flags *set, vc_err *err)
     if (!rc && !t->from.dir)                   /* a run that continues has had the hint */
         rc = vtrain_hint_like(&t->cfg, t, set, err);
     t->validation.own_guidance = vc_flags_given(set, "guidance_scale");
+    t->model.begins = vc_flags_decided(set, "first_frame_conditioning_p") ? NULL
+                      : begins_by(t->cfg.task, t->model.pipeline);
     if (!rc)
         rc = vtrain_divide(t, err);
     for (; vc_flags_note(set, reported); reported++)
