@@ -86,6 +86,14 @@ stderr_has '--task: all clips begin with a clean frame'
 begins 0 by-text --model i --task k5-pro-t2v-5s-sd
 begins 0 text
 
+# ---- a sample of one latent frame does not begin with a picture, and a line says why ----
+echo '[{"prompt": "a disc", "num_frames": 1, "height": 64, "width": 64,
+    "image_path": "'"$dir/media/still-3.png"'"}]' >prompts.json
+expect 0 '0 encoded, 4 reused' made a i
+expect 0 . train still "${lora[@]}" --max_train_steps 1 --validation_steps 1 \
+    --num_inference_steps 2 --model i
+stderr_has 'validation prompt 0 has an image that would be all of its sample'
+
 # ---- a LoRA, also with frozen weights in 8 bits, and a full finetune resume bit for bit ----
 ends_as lora two 4 train two "${lora[@]}"
 ends_as none eight 4 train eight "${lora[@]}" --transformer_dtype fp8

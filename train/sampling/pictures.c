@@ -132,7 +132,8 @@ void sampling_report(const sampling *s, const vtrain *t, const vtrain_fit *fit)
     if (has & ~used)
         vc_say(t->ui, "validation prompt %u has an image %s", s->number,
                fit->roles ? "that was stored for another --train_mode"
-               : fit->token_times || fit->clean_rows ? "that is not its first frame without "
-               "--first_frame_conditioning_p"
-               : "which this transformer does not take");
+               : !fit->token_times && !fit->clean_rows ? "which this transformer does not take"
+               : t->cfg.first_frame_conditioning_p > 0 ? "that would be all of its sample, which "
+               "has one latent frame: give the prompt more num_frames"
+               : "that is not its first frame without --first_frame_conditioning_p");
 }
