@@ -8,6 +8,7 @@
 #include "formats/json/table.h"
 #include "precompute/encode/prompt_clips.h"
 #include "precompute/encode/prompt_images.h"
+#include "precompute/vprep/prompt_lines.h"
 #include "precompute/vprep/segments.h"
 
 enum { MAX_PROMPTS = 10000 };
@@ -250,7 +251,9 @@ static int read_list(vprep_prompts *v, const char *path, vc_err *err)
 {
     if (vf_columnar_named(path))
         return vf_columnar_read(path, &(vf_columnar_sink){ .row = table_row, .arg = v }, err);
-    return vf_table_read(path, &(vf_table_sink){ .row = table_row, .arg = v }, err);
+    const vf_table_sink sink = { .row = table_row, .arg = v };
+    return strcasecmp(vc_path_ext(path), ".txt") ? vf_table_read(path, &sink, err)
+                                                 : vprep_prompt_lines(path, &sink, err);
 }
 
 int vprep_prompts_read(vprep_prompts *v, const char *path, vc_err *err)

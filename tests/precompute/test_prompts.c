@@ -56,6 +56,22 @@ static const row rows[] = {
       "row 1: negative_prompt: a list of 1 texts, but the prompt has 0 segments", NULL },
     { ".jsonl", "{\"text_chunks\":[\"a\",\"b\"],\"negative_prompt\":[\"x\",7]}\n", -1,
       "row 1: negative_prompt: expected a text, or a list of strings", NULL },
+    { ".txt", "\xef\xbb\xbf# mine\r\n\r\na b --w 96 --H 64 --f 9 --d 4 --s 20 --l 6.5 "
+      "--n mud, c--d \r\n  \r\nb\r\n", 2, NULL,
+      "{\"prompt\":\"a b\",\"width\":96,\"height\":64,\"num_frames\":9,\"seed\":4,"
+      "\"num_inference_steps\":20,\"negative_prompt\":\"mud, c--d\",\"guidance_scale\":6.5}" },
+    { ".txt", "a --i x y.png --ei z.png --cn c.mp4 --ci 1.png --ci 2.png --g 4 --l 1.0", 1, NULL,
+      "{\"prompt\":\"a\",\"image_path\":\"x y.png\",\"last_image_path\":\"z.png\","
+      "\"control_file_path\":\"c.mp4\",\"edit_image\":[\"1.png\",\"2.png\"],"
+      "\"guidance_scale\":4}" },
+    { ".txt", "a\n\nb --w wide\n", -1, "line 3: row 2: width: \"wide\" is no number", NULL },
+    { ".txt", "a --fs 5\n", -1, "line 1: --fs: options of a prompt are --w,", NULL },
+    { ".txt", "a -- b\n", -1, "line 1: --: options of a prompt are --w,", NULL },
+    { ".txt", "a --w\n", -1, "line 1: --w: no value behind it", NULL },
+    { ".txt", "a --g 4 --l 5\n", -1, "line 1: --g and --l: a prompt has one guidance_scale", NULL },
+    { ".txt", "a --g 1 --l 5\n", 1, NULL, "{\"prompt\":\"a\",\"guidance_scale\":5}" },
+    { ".txt", "a\nb\xff\n", -1, "line 2: ", NULL },
+    { ".txt", "\n# none\n", -1, "no prompts: one is expected a line", NULL },
     { ".json", "[{\"prompt\":\"a\"},7]", -1, "row 2", NULL },
     { ".json", "[{\"prompt\":\"a\"}", -1, "line 1", NULL },
     { ".json", "{\"rows\":[]}", -1, "data: missing", NULL },
