@@ -81,6 +81,8 @@ expect 2 'prompt 0: --causal_block_size 2: a window of 3 latent frames.*whole bl
     train no "${lora[@]}" "${sampled[@]}" --causal_block_size 2
 expect 2 'overlap_history: a window of --base_num_frames has more frames' \
     train no "${lora[@]}" "${sampled[@]}" --overlap_history 5 --base_num_frames 5
+expect 2 'base_num_frames: the windows of a longer sample share --overlap_history' \
+    train no "${lora[@]}" "${sampled[@]}" --base_num_frames 5
 expect 2 'ar_step: the frames are at different steps' train no "${lora[@]}" "${sampled[@]}" \
     --ar_step 1 --guidance_schedule cosine
 expect 0 . vtrain --latents LTXPipeline.lmdb --model LTXPipeline --output_dir LTX-lag "${lora[@]}" \

@@ -7,6 +7,8 @@
 #include "common/base/rng.h"
 #include "train/sampling/guidance.h"
 
+enum { USUAL_WINDOW = 97 };                   /* the default of --base_num_frames */
+
 /* ---- flags ---- */
 
 static bool wanted(const vtrain_config *c)
@@ -122,6 +124,10 @@ int sampling_frames_size(sampling *s, const vtrain *t, const vtrain_fit *fit, vc
     const vtrain_config *c = &t->cfg;
     sampling_windows *w = &s->windows;
     const int64_t window = vtrain_data_latents(t->data, c->base_num_frames);
+    if (c->base_num_frames != USUAL_WINDOW && !c->overlap_history && window < s->p.f)
+        return vc_fail(err, VC_EUSAGE, "--base_num_frames: the windows of a longer sample share "
+                       "--overlap_history frames: give that flag too, or leave this one out for a "
+                       "single window");
     if (!has_known(&s->p) && (!wanted(c) || s->p.f < 2))
         return 0;
     *w = (sampling_windows){ .n = s->p.f, .window = s->p.f, .lag = (int)c->ar_step,
