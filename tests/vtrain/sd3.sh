@@ -38,6 +38,8 @@ skips() { vtrain --latents a --model m --output_dir none --train_batch_size 2 --
 expect 2 'skip_guidance_layers "0,x": numbers of blocks from 0' skips --skip_guidance_layers 0,x
 expect 2 'skip_guidance_layers "64": numbers of blocks from 0' skips --skip_guidance_layers 64
 expect 2 'skip_guidance_layers "1,": a number is expected behind' skips --skip_guidance_layers 1,
+expect 2 'skip_layer_guidance_start 0.2: not below --skip_layer_guidance_stop 0.2' skips \
+    --skip_guidance_layers 1 --skip_layer_guidance_start 0.2
 absent none
 
 # ---- without T5: by a flag, and by model_index.json ----

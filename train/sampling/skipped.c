@@ -17,6 +17,11 @@ int sampling_skipped(uint64_t *blocks, const vtrain *t, vc_err *err)
         return vc_fail(err, VC_EUSAGE, "--skip_guidance_layers: samples of %s are not guided like "
                        "that, those of Stable Diffusion 3 are: leave the flag out",
                        t->model.family->class_name);
+    if (t->cfg.skip_layer_guidance_start >= t->cfg.skip_layer_guidance_stop)
+        return vc_fail(err, VC_EUSAGE, "--skip_layer_guidance_start %g: not below "
+                       "--skip_layer_guidance_stop %g, so that no step would leave out "
+                       "--skip_guidance_layers", t->cfg.skip_layer_guidance_start,
+                       t->cfg.skip_layer_guidance_stop);
     do {
         char *end = NULL;
         const long block = isdigit((unsigned char)*at) ? strtol(at, &end, 10) : -1;
