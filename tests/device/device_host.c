@@ -124,6 +124,8 @@ static void host_close(vt_dev *d)
 {
     if (!d)
         return;
+    for (int i = 0; d->runtime && i < VT_PLACES; i++)
+        host_forget_read(d->runtime, (vt_place)i);
     for (int i = 0; i < CUDA_AREAS; i++)
         free(d->area[i]);
     if (d->runtime)
@@ -167,7 +169,7 @@ static int host_status(vt_dev *d, vc_err *err)
 {
     d->runtime->host = d->runtime->kernels.now;
     for (int i = 0; i < VT_PLACES; i++)
-        d->runtime->place[i].entered = false;  /* all kernels that read it have run */
+        host_forget_read(d->runtime, (vt_place)i);         /* all kernels that read it have run */
     cuda_check_ids(d);
     int rc = d->fault;
 

@@ -12,7 +12,8 @@ extern const vt_backend host_backend;          /* "host" */
 extern const vt_backend *host_instead;         /* opened in place of host_backend, if not NULL */
 
 /* Time is simulated on two streams: a kernel takes 1, a copied byte takes host_byte_time. The
- * destination of a copy is NaN until its place is entered; a copy into an entered place fails. */
+ * destination of a copy is NaN until its place is entered; a copy fails that meets memory of one
+ * which kernels may read, since the place was entered and not left. */
 extern double host_byte_time;
 
 /* Number of lanes of a kernel whose lanes wait for one another: 1, or HOST_LANES threads (slow). */

@@ -22,6 +22,22 @@ void host_download(vt_dev *d, void *dst, const void *src, size_t bytes)
     cuda_download(d, dst, src, bytes);
 }
 
+static bool overlap(const host_copy *a, const host_copy *b, const void *x, const void *y)
+{
+    return (const char *)x < (const char *)y + b->bytes &&
+           (const char *)y < (const char *)x + a->bytes;
+}
+
+/* True if a copy meets memory of one that kernels may read. */
+static bool meets(const host_copy *a, const host_copy *read)
+{
+    for (const host_copy *b = read; b; b = b->next)
+        if (overlap(a, b, a->dst, b->dst) || overlap(a, b, a->dst, b->from) ||
+            overlap(a, b, a->from, b->dst) || overlap(a, b, a->from, b->from))
+            return true;
+    return false;
+}
+
 static void queue_copy(vt_dev *d, vt_place place, host_copy *f)
 {
     cuda_runtime *r = d->runtime;
@@ -30,7 +46,7 @@ static void queue_copy(vt_dev *d, vt_place place, host_copy *f)
         free(f);
         return;
     }
-    if (r->place[place].entered)
+    if (meets(f, r->place[place].read))
         cuda_fault(d, VC_EFAIL, "place %d is filled while kernels read it", (int)place);
     memset(f->dst, 0xff, f->bytes);
     host_copy **last = &r->place[place].queued;
@@ -65,18 +81,28 @@ void *host_pin(vt_dev *d, size_t bytes)
     return malloc(bytes);
 }
 
-static void finish_copies(host_copy **list)
+static void finish_copies(cuda_runtime *r, vt_place place)
 {
-    for (host_copy *f; (f = *list); free(f)) {
-        *list = f->next;
+    for (host_copy *f; (f = r->place[place].queued);) {
         memcpy(f->dst, f->from, f->bytes);
+        r->place[place].queued = f->next;
+        f->next = r->place[place].read;
+        r->place[place].read = f;
     }
+}
+
+void host_forget_read(cuda_runtime *r, vt_place place)
+{
+    for (host_copy *f; (f = r->place[place].read); free(f))
+        r->place[place].read = f->next;
 }
 
 void host_finish_copies(cuda_runtime *r)
 {
-    for (int i = 0; i < VT_PLACES; i++)
-        finish_copies(&r->place[i].queued);
+    for (int i = 0; i < VT_PLACES; i++) {
+        finish_copies(r, (vt_place)i);
+        host_forget_read(r, (vt_place)i);
+    }
 }
 
 void host_unpin(vt_dev *d, void *p)
@@ -92,10 +118,9 @@ void host_enter(vt_dev *d, vt_place place)
 
     if (cuda_in_capture(d, "the use of a place"))
         return;
-    r->place[place].entered = true;
     if (!r->place[place].queued)
         return;
-    finish_copies(&r->place[place].queued);
+    finish_copies(r, place);
     if (wait <= 0)
         return;
     r->waits++;
@@ -107,7 +132,7 @@ void host_leave(vt_dev *d, vt_place place)
 {
     if (cuda_in_capture(d, "the use of a place"))
         return;
-    d->runtime->place[place].entered = false;
+    host_forget_read(d->runtime, place);
     d->runtime->place[place].left = d->runtime->kernels.now;
 }
 

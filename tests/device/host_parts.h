@@ -27,8 +27,7 @@ struct cuda_runtime {
     double copies, host;                       /* time when the second stream becomes idle; time
                                                 * of the host */
     struct {
-        host_copy *queued;
-        bool entered;
+        host_copy *queued, *read;              /* read: those that kernels may read until `leave` */
         double filled, left;
     } place[VT_PLACES];
     int64_t waits;
@@ -62,5 +61,7 @@ void host_leave(vt_dev *d, vt_place place);
 int64_t host_waited(vt_dev *d, double *seconds);
 /* Finishes all copies: memory is freed, into which they might go. */
 void host_finish_copies(cuda_runtime *r);
+/* Kernels read the place no more. */
+void host_forget_read(cuda_runtime *r, vt_place place);
 
 #endif
