@@ -169,6 +169,8 @@ int vt_to_host(vt_ctx *g, const vt_tensor *t, float *out, vc_err *err)
                        g->err.code ? g->err.text : "no tensor");
     if (t->buf && t->buf->refs <= 0 && !t->buf->persistent)
         return vc_fail(err, VC_EFAIL, "to_host: the tensor was given back when its scope ended");
+    if (t->param)
+        VT_EACH_PART(g, finish, g);
     if (!vt_packed(t))
         return download_strided(g, t, out, err);
     download(g, t, out);
@@ -359,6 +361,7 @@ int vt_param_place(vt_ctx *g, vt_tensor *t, vc_err *err)
 
 const void *vt_param_get(vt_ctx *g, const vt_tensor *t, void *to)
 {
+    VT_EACH_PART(g, finish, g);
     if (g->be->host_memory)
         return t->data;
     if (is_pinned(t)) {
@@ -371,6 +374,7 @@ const void *vt_param_get(vt_ctx *g, const vt_tensor *t, void *to)
 
 void vt_param_set(vt_ctx *g, vt_tensor *t, const void *data, vc_dtype from)
 {
+    VT_EACH_PART(g, finish, g);
     if (is_pinned(t)) {
         wait_for_host(g);
         convert(g, ((param *)t)->copy, t->dtype, data, from, vt_count(t));

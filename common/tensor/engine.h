@@ -24,10 +24,11 @@ typedef struct vt_engine_part {
     bool (*copy)(vt_ctx *g, vt_tensor *t, const void *data); /* copies host data to t, which is
                                                * packed and of their type; false: it has them not */
     void (*forget)(vt_ctx *g);                /* the step has ended */
+    void (*finish)(vt_ctx *g);                /* parameters are read or written outside of steps */
     void (*give_back)(vt_ctx *g);             /* the pool's memory goes back to the device */
     void (*close)(vt_ctx *g);
 } vt_engine_part;
-enum { VT_ENGINE_PARTS = 4 };                 /* swap, prefetch, offload, replay */
+enum { VT_ENGINE_PARTS = 5 };                 /* swap, prefetch, offload, replay, updates */
 
 struct vt_ctx {
     const vt_backend *be;
@@ -64,6 +65,7 @@ struct vt_ctx {
     int n_parts;
     struct vt_places *swap;                   /* weights copied to the device when their block is
                                                * entered, or NULL */
+    struct vt_host_update *update;            /* of trained weights by the host, or NULL */
     struct vt_prefetched *prefetched;         /* NULL until first used */
     struct vt_offload *offload;               /* NULL until first used */
     struct vt_replays *replays;               /* NULL until first used */

@@ -71,6 +71,7 @@ static double norm_there(vt_params *p)
 {
     vt_squares s = { .g = p->g }, there = { .g = vt_host_update_context(p->host_update) };
 
+    vt_host_update_finish(p->host_update);
     vt_host_grads_arrive(p->host_grads);
     for (int i = 0; i < p->n; i++) {
         if (!p->at[i]->trained || !vt_param_reached(p->at[i]))
@@ -130,6 +131,7 @@ int vt_ema_open(vt_tensor ***out, vt_params *p, vc_spill *spill, vc_err *err)
     *out = NULL;
     if (!ema)
         return vc_fail(err, VC_ENOMEM, "moving averages: out of memory");
+    VT_EACH_PART(p->g, finish, p->g);
     for (int i = 0, k = 0; i < p->n; i++) {
         const vt_tensor *t = p->at[i]->t;
         if (!p->at[i]->trained)
@@ -154,6 +156,7 @@ void vt_ema_values(vt_ctx *g, vt_tensor *ema, const vt_tensor *w, double decay)
 
 void vt_ema_update(vt_tensor **ema, vt_params *p, vc_spill *spill, double decay)
 {
+    VT_EACH_PART(p->g, finish, p->g);
     for (int i = 0, k = 0; i < p->n; i++) {
         if (!p->at[i]->trained)
             continue;
@@ -167,6 +170,7 @@ void vt_ema_update(vt_tensor **ema, vt_params *p, vc_spill *spill, double decay)
 /* Values and averages are private memory of one shape, so their pointers and types are swapped. */
 void vt_ema_swap(vt_tensor **ema, vt_params *p)
 {
+    VT_EACH_PART(p->g, finish, p->g);
     for (int i = 0, k = 0; i < p->n; i++) {
         if (!p->at[i]->trained)
             continue;

@@ -189,6 +189,12 @@ static int open_places(vt_opt_state *s, vt_ctx *g, vc_err *err)
     return vt_hosted_open(&s->hosted, g, most, vt_param_host_memory, err);
 }
 
+/* A step on the host, which has the rows without a run of their own (vt_host_rule). */
+static void apply_there(vt_ctx *cpu, const vt_opt_part *x, const vt_opt_step *o)
+{
+    vt_opt_apply_part(cpu, x, o, NULL);
+}
+
 int vt_opt_open(vt_opt_state *s, vt_params *p, vt_optimizer how, const vt_opt_home *home,
                 vc_err *err)
 {
@@ -207,7 +213,7 @@ int vt_opt_open(vt_opt_state *s, vt_params *p, vt_optimizer how, const vt_opt_ho
             rc = vc_context(err, open_states(s, s->n++, p, w->t, host, err), "%s", w->name);
     }
     if (!rc && host)
-        rc = home->update ? vt_host_update_open(&s->update, p, home->threads, err)
+        rc = home->update ? vt_host_update_open(&s->update, p, apply_there, home->threads, err)
                           : open_places(s, p->g, err);
     p->host_update = s->update;
     if (!rc)
@@ -219,6 +225,9 @@ int vt_opt_open(vt_opt_state *s, vt_params *p, vt_optimizer how, const vt_opt_ho
 
 void vt_opt_close(vt_opt_state *s, vt_params *p)
 {
+    if (s->update)
+        p->host_update = NULL;
+    vt_host_update_close(s->update);           /* it may be changing states */
     for (int k = 0; k < VT_OPT_STATES; k++) {
         for (int i = 0; i < s->n; i++)
             vt_param_free(p->g, s->of[k][i]);
@@ -226,9 +235,6 @@ void vt_opt_close(vt_opt_state *s, vt_params *p)
     }
     vt_param_free(p->g, s->scratch);
     vt_hosted_close(s->hosted);
-    if (s->update)
-        p->host_update = NULL;
-    vt_host_update_close(s->update);
     *s = (vt_opt_state){ 0 };
 }
 
@@ -352,53 +358,55 @@ static void give_back(vt_opt_state *s, int i)
         vt_hosted_leave(s->hosted, i, VT_OPT_STATES, of);
 }
 
-/* Updates the i-th parameter on the host, which has its states. */
-static void update_there(const vt_opt_state *s, vt_opt_part *x, int i, const vt_opt_step *o)
+/* The i-th trained parameter, w, whole. */
+static vt_opt_part part_of(const vt_opt_state *s, int i, const vt_param *w)
 {
-    vt_ctx *g = vt_host_update_context(s->update);
+    vt_opt_part x = { .how = vt_opt_of(s->how, w->t), .name = w->name, .w = w->t, .grad = w->grad,
+                      .scratch = s->scratch };
 
-    for (int k = 0; k < VT_OPT_STATES; k++)
-        if (x->state[k])
-            x->state[k]->data = vt_param_host_memory(g, x->state[k]);
-    vt_host_update_enter(s->update, i, &x->w, &x->grad);
-    vt_opt_apply_part(g, x, o, s->number);
-    vt_host_update_leave(s->update, i);
-    for (int k = 0; k < VT_OPT_STATES; k++)
-        if (x->state[k])
-            x->state[k]->data = NULL;
+    states_of(s, i, x.state);
+    return x;
 }
 
 /* Measures all parameters that a backward reached, if sum is not NULL, or else updates them. */
 static void each_reached(vt_params *p, vt_opt_state *s, const vt_opt_step *o, double *sum)
 {
     fetch(s, 0);
-    if (s->update)
-        vt_host_update_begin(s->update);
     for (int i = 0, at = 0; i < p->n; i++) {
         const vt_param *w = p->at[i];
         if (!w->trained)
             continue;
-        vt_opt_part x = { .how = vt_opt_of(s->how, w->t), .name = w->name, .w = w->t,
-                          .grad = w->grad, .scratch = s->scratch };
+        vt_opt_part x = part_of(s, at, w);
         const vt_opt_step own = vt_opt_step_of(w, o);
-        states_of(s, at, x.state);
-        if (p->host_grads && w->block >= 0 && !s->update)
+        if (p->host_grads && w->block >= 0)
             vt_host_grads_need(p->host_grads, w->block);
         fetch(s, at + 1);
         if (s->hosted)
             vt_hosted_enter(s->hosted, at, VT_OPT_STATES, x.state);
         if (vt_param_reached(w) && sum)
             vt_opt_measure(p->g, &x, &own, s->number, sum);
-        else if (vt_param_reached(w) && s->update)
-            update_there(s, &x, i, &own);
         else if (vt_param_reached(w))
             vt_opt_apply_part(p->g, &x, &own, s->number);
         give_back(s, at++);
     }
     if (s->hosted)
         vt_hosted_end(s->hosted);
-    if (s->update)
-        vt_host_update_end(s->update);
+}
+
+/* Lets the host update all parameters that a backward reached. */
+static void hand_over(vt_params *p, vt_opt_state *s, const vt_opt_step *o)
+{
+    vt_host_update_begin(s->update);
+    for (int i = 0, at = 0; i < p->n; i++) {
+        const vt_param *w = p->at[i];
+        if (!w->trained)
+            continue;
+        const vt_opt_part x = part_of(s, at++, w);
+        const vt_opt_step own = vt_opt_step_of(w, o);
+        if (vt_param_reached(w))
+            vt_host_update_add(s->update, i, &x, &own);
+    }
+    vt_host_update_start(s->update);
 }
 
 void vt_opt_apply(vt_params *p, vt_opt_state *s, const vt_opt_step *o)
@@ -406,6 +414,10 @@ void vt_opt_apply(vt_params *p, vt_opt_state *s, const vt_opt_step *o)
     double sum[VT_OPT_SUMS] = { 0 };
 
     vt_params_settle(p);
+    if (s->update) {
+        hand_over(p, s, o);
+        return;
+    }
     if (vt_optimizers[s->how].run)
         each_reached(p, s, o, sum);
     if (vt_opt_settle(s->how, o, sum, s->number))

@@ -145,7 +145,8 @@ typedef struct vt_opt_state {
  * vt_opt_spill_bytes, of a device whose memory is the host's. host: in the host's memory, of a
  * device with its own; the updates take place on the device all the same (hosted.h), so that states
  * have no data outside of them; or, with `update`, on the host, by `threads` threads, of rows
- * without a `run` (host_update.h): gradients of blocks are on the host then (host_grads.h). */
+ * without a `run`, beside the next forward (host_update.h): gradients of blocks are on the host
+ * then (host_grads.h). */
 typedef struct vt_opt_home {
     struct vc_spill *spill;
     bool host, update;

@@ -16,7 +16,7 @@ int __real_vt_backend_open(const vt_backend **be, vt_dev **dev, const vt_options
 int __wrap_vt_backend_open(const vt_backend **be, vt_dev **dev, const vt_options *o,
                            vc_err *passed, vc_err *err);
 
-const vt_backend *host_instead;
+const vt_backend *host_instead, *host_cpu_instead;
 
 const vt_backend *const *__wrap_vt_backends(void)
 {
@@ -27,8 +27,12 @@ const vt_backend *const *__wrap_vt_backends(void)
 int __wrap_vt_backend_open(const vt_backend **be, vt_dev **dev, const vt_options *o,
                            vc_err *passed, vc_err *err)
 {
-    if (!o->device || strcmp(o->device, "host"))
-        return __real_vt_backend_open(be, dev, o, passed, err);
+    if (!o->device || strcmp(o->device, "host")) {
+        int rc = __real_vt_backend_open(be, dev, o, passed, err);
+        if (!rc && host_cpu_instead && *be == &vt_cpu)
+            *be = host_cpu_instead;
+        return rc;
+    }
     *be = host_instead ? host_instead : &host_backend;
     return host_backend.open(dev, o, o->index, err);
 }

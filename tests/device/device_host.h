@@ -10,6 +10,7 @@
 
 extern const vt_backend host_backend;          /* "host" */
 extern const vt_backend *host_instead;         /* opened in place of host_backend, if not NULL */
+extern const vt_backend *host_cpu_instead;     /* in place of vt_cpu, of which it is a copy */
 
 /* Time is simulated on two streams: a kernel takes 1, a copied byte takes host_byte_time. The
  * destination of a copy is NaN until its place is entered; a copy fails that meets memory of one

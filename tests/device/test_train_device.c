@@ -218,6 +218,35 @@ static void test_host_update(void **state)
     }
 }
 
+/* A run whose updates go on beside the next forward has the bits of one that saves after each step,
+ * so that each forward begins after the whole update; and each checkpoint is that of its step. */
+static void test_update_beside(void **state)
+{
+    static const char *const files[] = { "optimizer.safetensors",
+                                         "transformer/diffusion_pytorch_model.safetensors" };
+    static const int at[] = { 3, 5 };
+    static const char plain[] = "--dit_layers 4 --offload_optimizer cpu --offload_update host "
+                                "--gradient_accumulation_steps 2 --max_grad_norm 1";
+    const kind *k = *state;
+    char *saves = of_kind(k, "saves"), *beside = of_kind(k, "beside");
+    char *each = vc_format("%s --checkpointing_steps 1", plain);
+    train_kind(k, saves, device, each, 5, false);
+    train_kind(k, beside, device, plain, 3, false);
+    train_kind(k, beside, device, plain, 5, true);
+    for (int i = 0; i < 2; i++)
+        for (int f = 0; f < 2; f++) {
+            char *a = vc_format("%s/checkpoint-%d/%s", saves, at[i], files[f]);
+            char *b = vc_format("%s/checkpoint-%d/%s", beside, at[i], files[f]);
+            if (!run_same_file(dir, a, b))
+                fail_msg("%s and %s differ", a, b);
+            free(a);
+            free(b);
+        }
+    free(saves);
+    free(beside);
+    free(each);
+}
+
 static void test_hosted_refused(void **state)
 {
     static const struct { const char *args, *message; } refused[] = {
@@ -454,6 +483,7 @@ int main(void)
         OF_KIND(test_graphs, F32), OF_KIND(test_graphs, BF16),
         OF_KIND(test_hosted_state, F32), OF_KIND(test_hosted_state, BF16),
         OF_KIND(test_host_update, F32), OF_KIND(test_host_update, BF16),
+        OF_KIND(test_update_beside, F32), OF_KIND(test_update_beside, BF16),
         cmocka_unit_test(test_hosted_refused),
         OF_KIND(test_offload, F32), OF_KIND(test_offload, BF16),
         OF_KIND(test_deterministic, F32), OF_KIND(test_deterministic, BF16),
