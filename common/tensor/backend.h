@@ -137,7 +137,8 @@ typedef struct vt_backend {
      *        `leave` have run; src may change when fetch returns. After `alloc` the caller calls
      *        `leave` once before the first fetch.
      * enter: kernels queued from now on read the fetched data.
-     * leave: kernels queued so far are the last to read the place's data. */
+     * leave: kernels queued so far are the last to read the place's data. What is copied after an
+     *        `enter` without it goes to other memory than they read. */
     void (*fetch)(vt_dev *dev, vt_place place, void *dst, const void *src, size_t bytes);
     void (*enter)(vt_dev *dev, vt_place place);
     void (*leave)(vt_dev *dev, vt_place place);

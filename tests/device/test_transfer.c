@@ -202,6 +202,56 @@ static void moves(vt_dev *d, char *const pattern[], char *host)
     }
 }
 
+/* Parts of a place are filled one after the other while kernels read those before. No copy waits
+ * for these kernels, as the place is left once, before all. */
+static void parts(vt_dev *d, char *const pattern[], char *const part[])
+{
+    stream *copies = (stream *)(void *)d->runtime->copies;
+
+    cuda_leave(d, VT_PLACE_STATE);
+    cudaStreamSynchronize(d->stream);
+    for (int t = 1; t <= ROUNDS; t++) {
+        cuda_move(d, VT_PLACE_STATE, part[t], pattern[t], BYTES);
+        cuda_enter(d, VT_PLACE_STATE);
+        put(d->stream, (op){ .kind = READ, .src = part[t], .which = t });
+    }
+    if (seed % 2) {
+        while (run_one(copies))
+            ;
+        assert_int_equal(copies->first, copies->n);
+    }
+    cudaStreamSynchronize(d->stream);
+}
+
+static void test_parts(void **state)
+{
+    char *pattern[ROUNDS + 1], *part[ROUNDS + 1];
+
+    (void)state;
+    for (int t = 0; t <= ROUNDS; t++) {
+        pattern[t] = memset(malloc(BYTES), t, BYTES);
+        part[t] = malloc(BYTES);
+    }
+    for (int run = 0; run < RUNS; run++) {
+        cuda_runtime r = { 0 };
+        vt_dev d = { .runtime = &r };
+        seed = (unsigned)run;
+        n_streams = n_events = 0;
+        memset(events, 0, sizeof events);
+        cudaStreamCreateWithFlags(&r.stream, 0);
+        d.stream = r.stream;
+        assert_int_equal(cuda_transfer_open(&d, NULL), 0);
+        for (int t = 0; t <= ROUNDS; t++)
+            memset(part[t], 0xee, BYTES);
+        parts(&d, pattern, part);
+        cuda_transfer_close(&d);
+    }
+    for (int t = 0; t <= ROUNDS; t++) {
+        free(pattern[t]);
+        free(part[t]);
+    }
+}
+
 static void test_moves(void **state)
 {
     char *pattern[ROUNDS + 1];
@@ -270,6 +320,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_alternating_places), cmocka_unit_test(test_moves),
+        cmocka_unit_test(test_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
