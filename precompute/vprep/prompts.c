@@ -8,7 +8,7 @@
 #include "formats/json/table.h"
 #include "precompute/encode/prompt_clips.h"
 #include "precompute/encode/prompt_images.h"
-#include "precompute/vprep/prompt_lines.h"
+#include "precompute/run/prompt_lines.h"
 #include "precompute/vprep/segments.h"
 
 enum { MAX_PROMPTS = 10000 };

@@ -1,5 +1,5 @@
 /* prompt_lines.c - see prompt_lines.h */
-#include "precompute/vprep/prompt_lines.h"
+#include "precompute/run/prompt_lines.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* prompt_lines.h - the validation prompts of sd-scripts and musubi-tuner: a .txt file with a prompt
  * a line, and behind it options, "--" and a letter: "a cat --w 512 --h 512 --s 20 --n blurred".
  * Empty lines, and lines that begin with '#', are no prompts. */
-#ifndef PRECOMPUTE_VPREP_PROMPT_LINES_H
-#define PRECOMPUTE_VPREP_PROMPT_LINES_H
+#ifndef PRECOMPUTE_RUN_PROMPT_LINES_H
+#define PRECOMPUTE_RUN_PROMPT_LINES_H
 
 #include "formats/json/table.h"
 
