@@ -222,7 +222,7 @@ const vc_foreign vc_ignored_flags[] = {
     "give vprep --fix_sample_size H W, or --video_sample_size for buckets of all shapes, and "     \
     "--video_sample_n_frames"
 #define PROMPTS                                                                                    \
-    "give vprep --validation_prompts FILE, a .txt of sd-scripts or musubi-tuner, or a list whose "  \
+    "give vprep --validation_prompts FILE, a .txt of sd-scripts or musubi-tuner, or a list whose " \
     "rows have prompt, image_path, height, width, num_frames, seed"
 #define OPTIMIZER                                                                                  \
     "--optimizer chooses the optimiser, and its own flags its numbers (--help); adamw_bf16 and "   \

@@ -32,8 +32,8 @@ static size_t allocated(void)
 #endif
 }
 
-/* Of a line of /proc/self/maps: memory of code that was compiled in the run, which no file backs and
- * the system has not named, as it names its own; or the first thread's stack. */
+/* Of a line of /proc/self/maps: memory of code that was compiled in the run, which no file backs
+ * and the system has not named, as it names its own; or the first thread's stack. */
 static bool is_beside(const char *access, unsigned long file, const char *name)
 {
     return name ? !strcmp(name, "[stack]") : strchr(access, 'x') && !file;

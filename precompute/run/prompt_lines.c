@@ -22,25 +22,34 @@ static const struct option {
     { "cn", "control_file_path" }, { "ci", "edit_image" },
 };
 
-/* Adds an option's value; several of "ci" are a list. */
+/* Makes a list of the column's value. */
+static cJSON *make_list(cJSON *row, const char *column)
+{
+    cJSON *value = cJSON_DetachItemFromObjectCaseSensitive(row, column);
+    cJSON *list = cJSON_CreateArray();
+    if (!list || !cJSON_AddItemToObject(row, column, list)) {
+        cJSON_Delete(list);
+        cJSON_Delete(value);
+        return NULL;
+    }
+    cJSON_AddItemToArray(list, value);
+    return list;
+}
+
+/* Adds an option's value; several of "ci" are a list, and of others the last one counts. */
 static int add_option(cJSON *row, const char *column, const char *value, vc_err *err)
 {
-    cJSON *had = cJSON_GetObjectItemCaseSensitive(row, column), *text = cJSON_CreateString(value);
-    if (!text)
+    cJSON *had = cJSON_GetObjectItemCaseSensitive(row, column);
+    if (had && !strcmp(column, "edit_image")) {
+        cJSON *text = cJSON_CreateString(value);
+        cJSON *list = !text || cJSON_IsArray(had) ? had : make_list(row, column);
+        if (text && list && cJSON_AddItemToArray(list, text))
+            return 0;
+        cJSON_Delete(text);
         return vc_no_memory(err);
-    if (!had) {
-        cJSON_AddItemToObject(row, column, text);
-    } else if (cJSON_IsArray(had)) {
-        cJSON_AddItemToArray(had, text);
-    } else if (!strcmp(column, "edit_image")) {
-        cJSON *list = cJSON_CreateArray();
-        cJSON_AddItemToArray(list, cJSON_DetachItemViaPointer(row, had));
-        cJSON_AddItemToArray(list, text);
-        cJSON_AddItemToObject(row, column, list);
-    } else {
-        cJSON_ReplaceItemViaPointer(row, had, text);        /* the last one counts */
     }
-    return 0;
+    cJSON_DeleteItemFromObjectCaseSensitive(row, column);
+    return cJSON_AddStringToObject(row, column, value) ? 0 : vc_no_memory(err);
 }
 
 static char *trim(char *s)
@@ -75,12 +84,11 @@ static int take_guidance(cJSON *row, vc_err *err)
     const bool no_embedded = embedded && strtod(embedded->valuestring, NULL) == 1;
     const bool both = cfg && embedded && !no_cfg && !no_embedded;
     cJSON **one = cfg && !(embedded && no_cfg) ? &cfg : &embedded;
-    if (!both && *one) {
-        cJSON_AddItemToObject(row, "guidance_scale", *one);
-        *one = NULL;
-    }
+    int rc = both || !*one ? 0 : add_option(row, "guidance_scale", (*one)->valuestring, err);
     cJSON_Delete(cfg);
     cJSON_Delete(embedded);
+    if (rc)
+        return rc;
     return both ? vc_fail(err, VC_EFORMAT, "--g and --l: a prompt has one guidance_scale: leave "
                           "one out (vtrain --true_cfg_scale is --l of models that take --g)") : 0;
 }
