@@ -14,21 +14,25 @@ static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 /* ---- scratch memory and faults ---- */
 
-/* Large areas get huge pages: packed operands are read all over, and every page costs a look-up. */
-static size_t scratch_size(size_t bytes) { return round_up(bytes, bytes < HUGE ? 4096 : HUGE); }
+static size_t scratch_size(size_t bytes) { return round_up(bytes, 4096); }
 
+/* Large areas get huge pages: packed operands are read all over, and every page costs a look-up. The
+ * rest behind the last whole one has small pages, so that it takes no more than was predicted,
+ * whether or not the system has huge ones left. */
 void *cpu_scratch(vt_dev *d, int t, size_t bytes)
 {
     if (d->scratch_bytes[t] >= bytes)
         return d->scratch[t];
+    void *area = NULL;
     free(d->scratch[t]);
     bytes = scratch_size(bytes);
-    d->scratch[t] = aligned_alloc(bytes < HUGE ? ALIGN : HUGE, bytes);
-    d->scratch_bytes[t] = d->scratch[t] ? bytes : 0;
-    if (!d->scratch[t])
+    const bool lacks = posix_memalign(&area, bytes < HUGE ? ALIGN : HUGE, bytes);
+    d->scratch[t] = lacks ? NULL : area;
+    d->scratch_bytes[t] = lacks ? 0 : bytes;
+    if (lacks)
         cpu_fault(d, VC_ENOMEM, "no memory for %zu bytes of scratch", bytes);
     else if (bytes >= HUGE)
-        madvise(d->scratch[t], bytes, MADV_HUGEPAGE);
+        madvise(d->scratch[t], bytes / HUGE * HUGE, MADV_HUGEPAGE);
     return d->scratch[t];
 }
 
