@@ -124,7 +124,8 @@ int sampling_frames_size(sampling *s, const vtrain *t, const vtrain_fit *fit, vc
     const vtrain_config *c = &t->cfg;
     sampling_windows *w = &s->windows;
     const int64_t window = vtrain_data_latents(t->data, c->base_num_frames);
-    if (c->base_num_frames != USUAL_WINDOW && !c->overlap_history && window < s->p.f)
+    if (c->base_num_frames && c->base_num_frames != USUAL_WINDOW && !c->overlap_history &&
+        window < s->p.f)
         return vc_fail(err, VC_EUSAGE, "--base_num_frames: the windows of a longer sample share "
                        "--overlap_history frames: give that flag too, or leave this one out for a "
                        "single window");
