@@ -71,7 +71,7 @@ static const struct { const char *class, *config; } models[] = {
       "\"rope_axes_dim\":[4,2,2]}" },
     { "HunyuanVideo15Transformer3DModel", "{" HEADS "8,\"num_layers\":1,"
       "\"num_refiner_layers\":1,\"text_embed_dim\":8,\"text_embed_2_dim\":8,"
-      "\"image_embed_dim\":8,\"rope_axes_dim\":[4,2,2]}" },
+      "\"image_embed_dim\":8,\"rope_axes_dim\":[4,2,2],\"use_meanflow\":true}" },
     { "LTXVideoTransformer3DModel", "{" HEADS "8,\"num_layers\":1,\"cross_attention_dim\":8,"
       "\"caption_channels\":8}" },
     { "WanTransformer3DModel", "{" HEADS "8,\"num_layers\":1,\"ffn_dim\":8,\"in_channels\":36,"
