@@ -67,7 +67,7 @@ static void cpu_close(vt_dev *d)
     if (!d)
         return;
     cpu_dnnl_close(d->dnnl);
-    for (int t = 0; d->scratch && t <= d->threads; t++)
+    for (int t = 0; d->scratch && t < cpu_areas(d); t++)
         free(d->scratch[t]);
     free(d->scratch);
     free(d->scratch_bytes);
@@ -88,9 +88,10 @@ static int set_up(vt_dev *d, const vt_options *o, vc_err *err)
     /* With AVX2 our products take 1.06 times as long as oneDNN's, and a batch saves 13 to 20 % of
      * their time; with AVX-512 they take up to 1.24 times as long. */
     d->own_products = o->batches && d->isa.avx2 && !d->isa.avx512;
-    d->scratch = calloc((size_t)d->threads + 1, sizeof *d->scratch);
-    d->scratch_bytes = calloc((size_t)d->threads + 1, sizeof *d->scratch_bytes);
-    d->scratch_need = calloc((size_t)d->threads + 1, sizeof *d->scratch_need);
+    d->int8_products = o->int8_activations;
+    d->scratch = calloc((size_t)cpu_areas(d), sizeof *d->scratch);
+    d->scratch_bytes = calloc((size_t)cpu_areas(d), sizeof *d->scratch_bytes);
+    d->scratch_need = calloc((size_t)cpu_areas(d), sizeof *d->scratch_need);
     if (!d->scratch || !d->scratch_bytes || !d->scratch_need)
         return vc_fail(err, VC_ENOMEM, "cpu: out of memory");
     if ((rc = cpu_dnnl_open(&d->dnnl, d, err)))
@@ -272,7 +273,14 @@ static void cpu_move(vt_dev *d, void *dst, const void *src, size_t bytes)
         memcpy(dst, src, bytes);
 }
 
-/* ---- products with GELU or a bias gradient ---- */
+/* ---- products, with GELU or a bias gradient ---- */
+
+void cpu_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b, bool tb,
+                const vt_tensor *bias, float alpha, float beta)
+{
+    if (!cpu_matmul_int8(d, c, a, ta, b, tb, bias, alpha, beta))
+        cpu_product(d, c, a, ta, b, tb, bias, alpha, beta);
+}
 
 /* GELU is not fused: one more pass over the result costs little beside thousands of products per
  * element, and f32 products could not use oneDNN with a fused GELU. */

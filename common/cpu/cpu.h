@@ -25,7 +25,8 @@ struct vt_dev {
     int threads;                                /* of a team; also the number of parts of work */
     cpu_dnnl *dnnl;                             /* NULL: built without oneDNN */
     bool own_products;                          /* oneDNN computes none, as it does not keep bits */
-    char **scratch;                             /* an area per thread, and oneDNN's (cpu_scratch) */
+    bool int8_products;                         /* vt_options.int8_activations */
+    char **scratch;                             /* an area per thread, and two (cpu_scratch) */
     size_t *scratch_bytes;
     bool dry;                                   /* kernels only record the scratch they need */
     size_t *scratch_need;                       /* the bytes so recorded, per thread */
@@ -39,9 +40,11 @@ struct vt_dev {
 
 /* Returns the scratch area of thread t: at least `bytes` of 64-byte aligned memory, kept between
  * calls, and grown only when more bytes are requested. Every call for t returns the same area; area
- * d->threads is oneDNN's, separate from the caller's own. NULL (and a sticky fault) when memory is
- * out. */
+ * d->threads is oneDNN's, separate from the caller's own, and cpu_codes_area is matmul_int8.c's,
+ * which calls other products. NULL (and a sticky fault) when memory is out. */
 void *cpu_scratch(vt_dev *d, int t, size_t bytes);
+static inline int cpu_codes_area(const vt_dev *d) { return d->threads + 1; }
+static inline int cpu_areas(const vt_dev *d) { return d->threads + 2; }
 /* Makes the areas of `threads` threads at once: `first` bytes for thread 0, `each` for the others.
  * False: out of memory, or the step is dry and only records the bytes that a real step would take.
  * Kernels that need much scratch call it first. */
@@ -57,6 +60,13 @@ void cpu_fault(vt_dev *d, int code, const char *fmt, ...) __attribute__((format(
 /* Returns the set of kernels for activations of type t: AMX and AVX512-BF16 compute bf16
  * activations in bf16; all else is computed in f32. */
 const cpu_gemm *cpu_gemm_of(const vt_dev *d, vc_dtype t);
+/* Computes kernel_list.h's matmul without rounding to int8 (matmul.c). */
+void cpu_product(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b, bool tb,
+                 const vt_tensor *bias, float alpha, float beta);
+/* Computes kernel_list.h's matmul with op(A) rounded to int8, if vt_options.int8_activations asks
+ * for it and b has i8 codes with a scale a row (matmul_int8.c). Returns false otherwise. */
+bool cpu_matmul_int8(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b,
+                     bool tb, const vt_tensor *bias, float alpha, float beta);
 bool cpu_batch_keeps_bits(const vt_dev *d, vc_dtype compute);       /* backend.h; matmul.c */
 /* Stores n results t of one row, of columns n0 on: c = alpha t + beta c + bias. t is overwritten.
  * (loops.c) */

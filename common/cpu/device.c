@@ -55,7 +55,7 @@ size_t cpu_dry(vt_dev *d, bool dry)
 {
     size_t sum = 0;
 
-    for (int t = 0; t <= d->threads; t++) {
+    for (int t = 0; t < cpu_areas(d); t++) {
         if (!dry || !d->dry)
             d->scratch_need[t] = 0;
         sum += d->scratch_need[t] > d->scratch_bytes[t] ? d->scratch_need[t] : d->scratch_bytes[t];

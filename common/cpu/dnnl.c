@@ -13,6 +13,11 @@
 
 /* ---- a convolution or a product of one shape ---- */
 
+static dnnl_data_type_t type_of(int64_t t)
+{
+    return t == VC_BF16 ? dnnl_bf16 : t == VC_I8 ? dnnl_s8 : dnnl_f32;
+}
+
 /* The key of a primitive, compared as bytes, so all fields are int64_t. A product's x, w and y are
  * A, B and C. */
 typedef struct shape {
@@ -20,7 +25,7 @@ typedef struct shape {
     dnnl_dims_t x, w, y;                       /* as oneDNN orders them: N C T H W, K C t h w */
     dnnl_dims_t stride, before, after;         /* of a convolution */
     dnnl_dims_t x_stride, w_stride, y_stride;  /* of a product */
-    int64_t type;                              /* of x, w and y */
+    int64_t type;                              /* of x, w and y; y is i32 where it is i8 */
     int64_t bias, sum, threads;                /* threads: size of the team that it is made for */
 } shape;
 
@@ -109,7 +114,6 @@ static dnnl_status_t build_conv(const cpu_dnnl *dn, kept *c, const dn_desc d[5])
     return rc;
 }
 
-static dnnl_data_type_t type_of(int64_t t) { return t == VC_BF16 ? dnnl_bf16 : dnnl_f32; }
 
 static dnnl_status_t conv_open(const cpu_dnnl *dn, kept *c)
 {
@@ -153,6 +157,14 @@ static dnnl_status_t product_attr(const cpu_dnnl *dn, const shape *k, dnnl_primi
     return rc;
 }
 
+/* Without VNNI, sums of two products of int8 saturate at 16 bits. */
+static bool has_int8(void)
+{
+    const unsigned isa = dnnl_get_effective_cpu_isa(), wide = dnnl_cpu_isa_avx512_core_vnni,
+                   narrow = dnnl_cpu_isa_avx2_vnni;
+    return (isa & wide) == wide || (isa & narrow) == narrow;
+}
+
 /* d[] is a, b, bias, c. */
 static dnnl_status_t build_product(const cpu_dnnl *dn, kept *c, const dn_desc d[4],
                                    const_dnnl_primitive_attr_t attr)
@@ -168,6 +180,8 @@ static dnnl_status_t build_product(const cpu_dnnl *dn, kept *c, const dn_desc d[
     if (!rc && strstr(name, "ref"))            /* matmul.c is faster than the reference loops */
         rc = dnnl_unimplemented;
     c->allocates = strncmp(name, "brg", 3) != 0;          /* sgemm's implementations do */
+    if (!rc && c->key.type == VC_I8 && (c->allocates || !has_int8()))
+        rc = dnnl_unimplemented;
     if (!rc)
         rc = dnnl_primitive_create(&c->run, pd);
     const struct { int which; dn_desc_view m; } of[] = {
@@ -189,13 +203,14 @@ static dnnl_status_t product_open(const cpu_dnnl *dn, kept *c)
     dn_desc d[4];
 
     memset(d, 0, sizeof d);
-    dnnl_status_t rc = dn_desc_open_strided(&d[0], 2, k->x, dnnl_f32, k->x_stride);
+    const dnnl_data_type_t in = type_of(k->type), out = k->type == VC_I8 ? dnnl_s32 : dnnl_f32;
+    dnnl_status_t rc = dn_desc_open_strided(&d[0], 2, k->x, in, k->x_stride);
     if (!rc)
-        rc = dn_desc_open_strided(&d[1], 2, k->w, dnnl_f32, k->w_stride);
+        rc = dn_desc_open_strided(&d[1], 2, k->w, in, k->w_stride);
     if (!rc)
         rc = dn_desc_open_strided(&d[2], 2, row, dnnl_f32, packed);
     if (!rc)
-        rc = dn_desc_open_strided(&d[3], 2, k->y, dnnl_f32, k->y_stride);
+        rc = dn_desc_open_strided(&d[3], 2, k->y, out, k->y_stride);
     if (!rc)
         rc = product_attr(dn, k, &attr);
     if (!rc)
@@ -393,8 +408,10 @@ static void compile_products(vt_dev *d, const shape *key)
 bool cpu_dnnl_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b,
                      bool tb, const vt_tensor *bias, float alpha, float beta, bool any)
 {
-    if (!d->dnnl || a->dtype != VC_F32 || b->dtype != VC_F32 || c->dtype != VC_F32 || alpha != 1 ||
-        (beta != 0 && beta != 1) || vt_count(a) == 0)
+    const vc_dtype type = a->dtype, sums = type == VC_I8 ? VC_I32 : VC_F32;
+
+    if (!d->dnnl || (type != VC_F32 && type != VC_I8) || b->dtype != type || c->dtype != sums ||
+        alpha != 1 || (beta != 0 && beta != 1) || vt_count(a) == 0)
         return false;
     /* matmul.c computes vectors: oneDNN 2.6 multiplies the old C by 0 there, which keeps NaN. */
     if (c->dim[0] <= 1 || c->dim[1] <= 1)
@@ -408,6 +425,7 @@ bool cpu_dnnl_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const
     shape key;
     memset(&key, 0, sizeof key);
     key.product = 1;
+    key.type = type;
     matrix(key.x, key.x_stride, a, ta);
     matrix(key.w, key.w_stride, b, tb);
     matrix(key.y, key.y_stride, c, false);
@@ -418,7 +436,7 @@ bool cpu_dnnl_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const
     if (!k->able || (k->allocates && !any))
         return false;
 
-    if (d->dry)
+    if (d->dry && type == VC_F32)
         compile_products(d, &key);
     size_t pad = aligned(k->bytes[M_PAD]), bytes = pad + aligned(k->bytes[M_B]);
     if (!cpu_scratch_one(d, d->threads, bytes))

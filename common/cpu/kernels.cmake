@@ -3,7 +3,7 @@
 set(VLT_CPU_KERNEL_SOURCES
   cpu/simd/isa.c cpu/simd/rows.c cpu/simd/rows_plain.c
   cpu/gemm/pack.c cpu/gemm/plain.c
-  cpu/matmul.c cpu/attn.c cpu/attn_grad.c cpu/conv.c cpu/conv_rows.c cpu/winograd.c
+  cpu/matmul.c cpu/matmul_int8.c cpu/attn.c cpu/attn_grad.c cpu/conv.c cpu/conv_rows.c cpu/winograd.c
   cpu/ttt.c cpu/ttt_grad.c)
 
 if(VLT_ONEDNN)

@@ -354,8 +354,8 @@ static bool has_units(const product *j)
            j->k % pair == 0 && j->a.stride % pair == 0 && (uintptr_t)j->a.data % 4 == 0;
 }
 
-void cpu_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b, bool tb,
-                const vt_tensor *bias, float alpha, float beta)
+void cpu_product(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b, bool tb,
+                 const vt_tensor *bias, float alpha, float beta)
 {
     product j = {
         .d = d, .g = cpu_gemm_of(d, a->dtype), .a = cpu_rows_of(a, ta), .b = cpu_columns_of(b, tb),

@@ -88,6 +88,9 @@ typedef struct vt_options {
     bool batches;                             /* a row of a product is to have the same bits alone
                                                * as in a batch, where batches save more time than
                                                * this costs (vt_batch_keeps_bits) */
+    bool int8_activations;                    /* what is multiplied by a weight of int8 codes with
+                                               * a scale a row is rounded to int8 too, a row at a
+                                               * time; on a CPU alone */
     bool sizes_only;                          /* parameters have their sizes, but no values: nothing
                                                * is read, converted or drawn. All steps are dry, and
                                                * may need more memory than the machine has */

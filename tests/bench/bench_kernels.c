@@ -38,14 +38,14 @@ static double now(int threads)
 
 typedef struct bench {
     const vt_backend *be;
-    vt_dev *best, *plain;
+    vt_dev *best, *plain, *int8;               /* int8: rounds what a layer is given too */
     int threads;
     double seconds;
 } bench;
 
-static vt_dev *open_set(const vt_backend *be, int threads, const char *set)
+static vt_dev *open_set(const vt_backend *be, int threads, const char *set, bool int8)
 {
-    vt_options o = { .threads = threads, .kernels = set };
+    vt_options o = { .threads = threads, .kernels = set, .int8_activations = int8 };
     vt_dev *d = NULL;
     vc_err err = { 0 };
 
@@ -315,16 +315,20 @@ static void bench_codes(const bench *b, int64_t m, bool back, vc_dtype type)
     mm x[2] = { { .b = b, .m = m, .n = N, .k = K, .tb = !back,
                   .a = tensor(VC_BF16, 2, (int64_t[]){ m, back ? N : K }), .w = full,
                   .c = tensor(VC_BF16, 2, (int64_t[]){ m, back ? K : N }) } };
-    contender contenders[3] = { { run_mm, b->best, 0 }, { run_mm, b->best, 0 },
-                                { run_full, b->best, 0 } };
+    contender contenders[] = { { run_mm, b->best, 0 }, { run_mm, b->best, 0 },
+                               { run_full, b->best, 0 }, { run_mm, b->int8, 0 } };
 
     x[1] = x[0];
     x[0].w = codes_of(&full, type, &scale);
-    time_contenders(b, contenders, 3, x);
+    time_contenders(b, contenders, type == VC_I8 ? 4 : 3, x);
     printf("%s %s, %4d tokens, %dx%d: %8.3f ms, of bf16 %8.3f ms: %5.2f times as fast\n",
            back ? "dgrad  " : "forward", vc_dtype_name(type), (int)m, N, K,
            1e3 * contenders[0].least, 1e3 * contenders[2].least,
            contenders[2].least / contenders[0].least);
+    if (type == VC_I8)
+        printf("%s i8, activations too, %4d tokens: %8.3f ms: %5.2f times as fast as bf16\n",
+               back ? "dgrad  " : "forward", (int)m, 1e3 * contenders[3].least,
+               contenders[2].least / contenders[3].least);
     fflush(stdout);
     free(x[0].w.data);
     free(scale.data);
@@ -527,8 +531,9 @@ int main(int argc, char **argv)
     for (const vt_backend *const *be = vt_backends(); *be; be++)
         if (!strcmp((*be)->name, "cpu"))
             b.be = *be;
-    b.best = open_set(b.be, b.threads, NULL);
-    b.plain = open_set(b.be, b.threads, "plain");
+    b.best = open_set(b.be, b.threads, NULL, false);
+    b.int8 = open_set(b.be, b.threads, NULL, true);
+    b.plain = open_set(b.be, b.threads, "plain", false);
     b.threads = b.best->threads;
     printf("%s\n", b.be->describe(b.best));
     bench_peak(&b, VC_F32);
@@ -570,6 +575,7 @@ int main(int argc, char **argv)
         bench_conv(&b, t, 4, 30, 46, 512, 512, 1);
     }
     b.be->close(b.plain);
+    b.be->close(b.int8);
     b.be->close(b.best);
     return 0;
 }

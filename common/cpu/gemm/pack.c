@@ -23,11 +23,9 @@ cpu_vectors cpu_columns_of(const vt_tensor *b, bool tb)
     return x;
 }
 
-/* Codes of eight bits are unpacked, and multiplied in bf16 or f32. AVX512-VNNI's products of int8
- * are not used: they need the other operand in int8 too, which would round activations and
- * gradients to 255 values a row and no longer give the numbers of a base in bf16; and unpacking
- * costs a tenth of a product of 512 tokens and a hundredth of one of 4096 (bench_kernels 1 1
- * codes). */
+/* Codes are unpacked, and multiplied in bf16 or f32, which costs a tenth of a product of 512 tokens
+ * and a hundredth of one of 4096 (bench_kernels 1 1 codes). Processors' products of int8 need the
+ * other operand in int8 too, which the user chooses (matmul_int8.c). */
 void cpu_unpack(const cpu_rows *r, float *to, const cpu_vectors *x, size_t row, size_t at,
                 size_t n)
 {

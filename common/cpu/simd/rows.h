@@ -47,6 +47,10 @@ typedef struct cpu_rows {
      * (NaN counts as 0) */
     void (*load_codes)(float *x, const uint8_t *code, size_t n, float peak, const cpu_codes *c);
     float (*store_codes)(uint8_t *code, const float *x, size_t n, const cpu_codes *c);
+    /* codes of x / its largest magnitude * 127, nearest first; and the scale that they are to be
+     * multiplied by, which is no finite number if one of x is none */
+    float (*store_i8)(int8_t *code, const float *x, size_t n);
+    void (*load_i32)(float *y, const int32_t *x, float by, size_t n);       /* y = x by */
     /* y = a op b */
     void (*add)(float *y, const float *a, const float *b, size_t n);
     void (*sub)(float *y, const float *a, const float *b, size_t n);

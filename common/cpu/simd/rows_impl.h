@@ -153,6 +153,33 @@ static float largest(const float *x, size_t n)
     return vk_float((uint32_t)most);
 }
 
+static float rows_store_i8(int8_t *restrict code, const float *restrict x, size_t n)
+{
+    int32_t most = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        int32_t size;
+        memcpy(&size, x + i, sizeof size);
+        size &= 0x7fffffff;
+        most = size > most ? size : most;
+    }
+    const float scale = vk_float((uint32_t)most) / 127;
+    if (most >= 0x7f800000 || !(scale >= 0x1p-126f)) {
+        memset(code, 0, n);
+        return most >= 0x7f800000 ? vk_float(0x7fc00000) : 1;
+    }
+    /* A sum with 1.5 * 2^23 has no room for a fraction. */
+    for (size_t i = 0; i < n; i++)
+        code[i] = (int8_t)(int32_t)((x[i] / scale + 0x1.8p23f) - 0x1.8p23f);
+    return scale;
+}
+
+static void rows_load_i32(float *restrict y, const int32_t *restrict x, float by, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = (float)x[i] * by;
+}
+
 /* The code of the value nearest to x is the number of borders below x. */
 static float rows_store_codes(uint8_t *restrict code, const float *restrict x, size_t n,
                               const cpu_codes *restrict c)
@@ -450,6 +477,8 @@ const cpu_rows ROWS_SET = {
     .store_randomly = rows_store_randomly,
     .load_codes = rows_load_codes,
     .store_codes = rows_store_codes,
+    .store_i8 = rows_store_i8,
+    .load_i32 = rows_load_i32,
     .add = rows_add,
     .sub = rows_sub,
     .mul = rows_mul,
