@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Times LoRA steps whose base is held in bf16, fp8, int8 and nf4 (--transformer_dtype), in one run.
+"""Times LoRA steps whose base is held in bf16, fp8, int8 and nf4 (--transformer_dtype), in one run;
+`w8a8` is int8 with --int8_activations.
 
-    python3 scripts/bench_bases.py BUILD WORK [--bases bf16 fp8 int8 nf4] [--threads N]
-            [--rounds N] [--steps N] [--layers N] [--grid F H W] [--rank N]
+    python3 scripts/bench_bases.py BUILD WORK [--bases bf16 fp8 int8 w8a8 nf4] [--threads N]
+            [--kernels SET] [--rounds N] [--steps N] [--layers N] [--grid F H W] [--rank N]
 
 The transformer has Wan 2.1 1.3B's width, some of its blocks and random weights in bf16; latents of
 F x H x W and 512 tokens of text are random too. Each round runs all bases one after the other, each
@@ -43,14 +44,16 @@ def make_inputs(a):
 def run(a, base, transformer, data):
     """Runs the steps, and kills vtrain before it writes a checkpoint."""
     out, log = a.work / "run", a.work / "log"
+    held = ["int8", "--int8_activations"] if base == "w8a8" else [base]
     shutil.rmtree(out, ignore_errors=True)
     with open(log, "w") as f:
         p = subprocess.Popen([f"{a.build}/vtrain", "--latents", str(data), "--transformer",
                               str(transformer), "--output_dir", str(out), "--training_type",
                               "lora", "--rank", str(a.rank), "--target_name", "all-linear",
-                              "--transformer_dtype", base, "--max_train_steps", "1000",
+                              "--transformer_dtype", *held, "--max_train_steps", "1000",
                               "--train_batch_size", "1", "--mixed_precision", "bf16", "--threads",
-                              str(a.threads), "--report_to", "none"], stdout=f, stderr=f)
+                              str(a.threads), "--kernels", a.kernels, "--report_to", "none"],
+                             stdout=f, stderr=f)
         try:
             lines, at = bench_ttt.watch(p, log, out / "metrics.jsonl", a.steps)
         finally:
@@ -69,8 +72,9 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     p.add_argument("build")
     p.add_argument("work", type=pathlib.Path)
-    p.add_argument("--bases", nargs="+", default=["bf16", "fp8", "int8", "nf4"])
+    p.add_argument("--bases", nargs="+", default=["bf16", "fp8", "int8", "w8a8", "nf4"])
     p.add_argument("--threads", type=int, default=os.cpu_count())
+    p.add_argument("--kernels", default="auto", help="the CPU's, as in vtrain's flag")
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--steps", type=int, default=3, help="of each process, at least 2")
     p.add_argument("--layers", type=int, default=4)

@@ -73,6 +73,7 @@ typedef struct vtrain_config {
     char *model_version;
     bool ttt_eta_compat;
     vc_dtype transformer_dtype;               /* frozen weights in memory; NONE: as in the file */
+    bool int8_activations;
     char *fp8_models;
     int64_t dit_width, dit_layers, dit_heads, dit_patch;
     bool dit_guidance_embeds;

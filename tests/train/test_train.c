@@ -270,6 +270,20 @@ static void test_lora(void **state)
     eight = vc_format("%s --fp8_models x --transformer_dtype bf16", args);
     assert_int_equal(run(dir, "eight", eight, &err), VC_EUSAGE);
     free(eight);
+    static const char *const held[] = {
+        "int8", "int8 --int8_activations", "nf4 --int8_activations",
+    };
+    double loss[2];
+    for (int i = 0; i < 3; i++) {              /* rounded activations need codes of int8 */
+        static const char *const out[] = { "int8", "rounded", "refused" };
+        eight = vc_format("%s --transformer_dtype %s", args, held[i]);
+        assert_int_equal(run(dir, out[i], eight, &err), i < 2 ? 0 : VC_EUSAGE);
+        if (i < 2)
+            loss[i] = run_value(dir, out[i], 0, "loss");
+        free(eight);
+    }
+    assert_true(strstr(err.text, "--transformer_dtype int8"));
+    assert_true(loss[0] != loss[1] && fabs(loss[1] - loss[0]) < 0.005 * loss[0]);
     char *other = vc_format("%s --max_train_steps 1 --rank 2 --lora_checkpoint "
                             "%s/lora/checkpoint-4", lora, dir);
     assert_int_equal(run(dir, "other", other, &err), VC_EMISMATCH);

@@ -274,6 +274,16 @@ static void check_fp8(vtrain_config *c, vc_flags *set)
     c->transformer_dtype = VC_F8E4M3;
 }
 
+static void check_int8(const vtrain_config *c, vc_flags *set)
+{
+    if (c->int8_activations && c->training_type != VTRAIN_LORA)
+        vc_flags_wrong(set, "--int8_activations: is for a LoRA, whose base is frozen; leave it out "
+                       "of a full finetune");
+    else if (c->int8_activations && c->transformer_dtype != VC_I8)
+        vc_flags_wrong(set, "--int8_activations: multiplies weights of int8; add "
+                       "--transformer_dtype int8");
+}
+
 /* As sd-scripts: files without a multiplier have 1. */
 static void check_presets(const vtrain_config *c, vc_flags *set)
 {
@@ -299,6 +309,7 @@ static void check_model(vtrain_config *c, vc_flags *set, bool fresh)
         vc_flags_wrong(set, "--dit_width, --dit_layers, --dit_heads and --dit_patch size a new "
                        "built-in DiT; the sizes of a --model are in its config.json");
     check_fp8(c, set);
+    check_int8(c, set);
     if (fresh && c->transformer_high)
         vc_flags_wrong(set, "--transformer_high: the other transformer is missing: give it with "
                        "--transformer, or both with --model; to train the one for high noise "

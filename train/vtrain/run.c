@@ -61,7 +61,7 @@ static int open_device(vtrain *t, vc_err *err)
         .device = t->cfg.device, .index = vc_comm_local(t->comm), .threads = threads_of(t),
         .compute = t->cfg.mixed_precision == VTRAIN_PRECISION_BF16 ? VC_BF16 : VC_F32,
         .kernels = kernels[t->cfg.kernels], .repeatable = t->cfg.deterministic,
-        .sizes_only = t->cfg.dry_run,
+        .sizes_only = t->cfg.dry_run, .int8_activations = t->cfg.int8_activations,
     };
     const bool offload = t->cfg.gradient_checkpointing_offload;
     int rc = vt_open(&t->g, &o, err);
@@ -70,6 +70,9 @@ static int open_device(vtrain *t, vc_err *err)
     if (!rc && offload && vt_host_memory(t->g))
         vc_say(t->ui, "--gradient_checkpointing_offload: has no effect on the CPU, where blocks' "
                "inputs are in host memory anyway");
+    if (!rc && t->cfg.int8_activations && !vt_host_memory(t->g))
+        vc_say(t->ui, "--int8_activations: has no effect on a GPU, whose products unpack the "
+               "codes");
     return rc == VC_EINVAL ? VC_EUSAGE : rc;
 }
 

@@ -35,8 +35,8 @@ static const vc_peer_row rows[] = {
 
     /* parts of the model */
     MAP("transformer.weight_dtype", "BFLOAT_16>|FLOAT_32>|FLOAT_16>|NONE>|TFLOAT_32>|"
-        "INT_8>transformer_dtype=int8|INT_W8A8>transformer_dtype=int8|NFLOAT_4>"
-        "transformer_dtype=nf4|*>transformer_dtype=fp8", ""),
+        "INT_8>transformer_dtype=int8|INT_W8A8>transformer_dtype=int8 "
+        "int8_activations=true|NFLOAT_4>transformer_dtype=nf4|*>transformer_dtype=fp8", ""),
     MAP("transformer.train", "true>|false>", ""),
     REFUSED("text_encoder.train text_encoder_2.train text_encoder_3.train text_encoder_4.train "
             "vae.train unet.train prior.train text_encoder.train_embedding "
