@@ -209,6 +209,8 @@ static void test_refused(void **state)
         { "--diffusion_forcing independent --task direct_distill --distill_steps 2",
           "--task direct_distill: the steps go" },
         { "--diffusion_forcing_block 2", "--diffusion_forcing_block: has no effect without" },
+        { "--diffusion_forcing increasing --diffusion_forcing_block 64",
+          "--diffusion_forcing_block 64: all frames of a clip would have one level, since the " },
     };
     vc_err err = { 0 };
     (void)state;

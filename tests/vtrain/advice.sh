@@ -22,3 +22,10 @@ expect 0 'but --memory_limit is 20.0 MiB: the run would not start' \
     toy --dit_width 256 --dit_layers 8 --memory_limit 20M
 expect 0 'so 1 epoch; batch' toy --num_train_epochs 1
 output_lacks 'warning: an epoch'
+
+# 0 steps, 0 epochs: the usual steps, unless the other one is given.
+for flag in max_train_steps num_train_epochs; do
+    expect 0 "--$flag 0: without a number of steps or epochs the run has the usual" toy --$flag 0
+done
+expect 0 'steps: 5, ' toy --max_train_steps 5 --num_train_epochs 0
+output_lacks 'num_train_epochs 0:'

@@ -131,10 +131,21 @@ int vtrain_resolve(vtrain_config *c, vc_flags *set, const vtrain_family *f,
         c->mixed_precision = f->bf16 ? VTRAIN_PRECISION_BF16 : VTRAIN_PRECISION_NO;
     if (c->learning_rate == 0)
         c->learning_rate = d.learning_rate;
-    if (c->train_batch_size == 0)
+    if (c->train_batch_size == 0) {
+        if (vc_flags_given(set, "train_batch_size"))
+            vc_flags_wrong(set, "--train_batch_size 0: a step without a sample trains nothing: "
+                           "give 1 or more, or leave the flag out for the usual %lld",
+                           (long long)f->batch);
         c->train_batch_size = f->batch;
-    if (c->max_train_steps == 0 && c->num_train_epochs == 0)
+    }
+    if (c->max_train_steps == 0 && c->num_train_epochs == 0) {
+        const bool steps = vc_flags_given(set, "max_train_steps");
         c->max_train_steps = f->steps;
+        if (steps || vc_flags_given(set, "num_train_epochs"))
+            vc_flags_say(set, "--%s 0: without a number of steps or epochs the run has the usual "
+                         "%lld steps", steps ? "max_train_steps" : "num_train_epochs",
+                         (long long)f->steps);
+    }
     vtrain_resolve_times(c, set);
     if (!full && !c->target_name)
         c->target_name = d.target_name;

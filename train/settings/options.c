@@ -320,6 +320,19 @@ static void check_model(vtrain_config *c, vc_flags *set, bool fresh)
                        "--model or --transformer");
 }
 
+static void check_skipped(const vtrain_config *c, vc_flags *set)
+{
+    const struct { const char *name; double value, usual; } of[] = {
+        { "scale", c->skip_layer_guidance_scale, 2.8 },
+        { "start", c->skip_layer_guidance_start, 0.01 },
+        { "stop", c->skip_layer_guidance_stop, 0.2 },
+    };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        if (!c->skip_guidance_layers && of[i].value != of[i].usual)
+            vc_flags_wrong(set, "--skip_layer_guidance_%s: give --skip_guidance_layers too, the "
+                           "blocks that are left out", of[i].name);
+}
+
 static void check_memory(vtrain_config *c, vc_flags *set)
 {
     vtrain_take_offload(c, set);
@@ -374,6 +387,7 @@ int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
     if (!c->with_audio && (c->video_loss_weight != 1 || c->audio_loss_weight != 1))
         vc_flags_wrong(set, "--%s_loss_weight: give --with_audio too",
                        c->video_loss_weight != 1 ? "video" : "audio");
+    check_skipped(c, set);
     check_memory(c, set);
     if (c->report_to > REPORT_NONE) {
         vc_flags_say(set, "--report_to: vtrain writes TensorBoard event files, to tensorboard/ in "

@@ -40,15 +40,22 @@ int vtrain_forcing_check(const vtrain *t, vc_err *err)
         if (without[i].is)
             return vc_fail(err, VC_EUSAGE, "--diffusion_forcing: %s: leave one of them out",
                            without[i].what);
+    int longest = 0;
     for (uint32_t i = 0; i < vtrain_data_groups(t->data); i++) {
         const vtrain_group *g = vtrain_data_group(t->data, i);
         const int n = (int)(g->padded / fit.mult[0]);
+        longest = n > longest ? n : longest;
         if (c->train_batch_size * n > VTRAIN_FRAMES)
             return vc_fail(err, VC_EUSAGE, "--diffusion_forcing: bucket %s: %lld samples of %d "
                            "frames; at most %d frames of a batch have levels of their own: lower "
                            "--train_batch_size", g->name, (long long)c->train_batch_size, n,
                            VTRAIN_FRAMES);
     }
+    if (c->diffusion_forcing_block > 1 && c->diffusion_forcing_block >= longest)
+        return vc_fail(err, VC_EUSAGE, "--diffusion_forcing_block %lld: all frames of a clip would "
+                       "have one level, since the longest clip has %d latent frames: give fewer, "
+                       "or leave --diffusion_forcing out", (long long)c->diffusion_forcing_block,
+                       longest);
     return 0;
 }
 
