@@ -11,15 +11,26 @@
 enum { MAX_BYTES = 64 << 20 };
 static const char BLANKS[] = " \t\r\v\f";
 
-/* Options and the columns that they are. A weight of guidance has two: that of the negative prompt,
- * and that of models which take it as an input; a model has one of the two. */
+/* Options, the columns that they are, and their names in .json and .toml where these differ. A
+ * weight of guidance has two: that of the negative prompt, and that of models which take it as an
+ * input; a model has one of the two. */
 static const struct option {
-    const char *name, *column;
+    const char *name, *column, *key[2];
 } options[] = {
-    { "w", "width" }, { "h", "height" }, { "f", "num_frames" }, { "d", "seed" },
-    { "s", "num_inference_steps" }, { "l", "cfg" }, { "g", "embedded" },
-    { "n", "negative_prompt" }, { "i", "image_path" }, { "ei", "last_image_path" },
-    { "cn", "control_file_path" }, { "ci", "edit_image" },
+    { "w", "width", { 0 } }, { "h", "height", { 0 } }, { "d", "seed", { 0 } },
+    { "f", "num_frames", { "frame_count" } }, { "s", "num_inference_steps", { "sample_steps" } },
+    { "l", "cfg", { "cfg_scale", "scale" } }, { "g", "embedded", { 0 } },
+    { "n", "negative_prompt", { 0 } }, { "i", "image_path", { 0 } },
+    { "ei", "last_image_path", { "end_image_path" } },
+    { "cn", "control_file_path", { "control_video_path" } },
+    { "ci", "edit_image", { "control_image_path" } },
+};
+enum { OPTIONS = sizeof options / sizeof *options };
+
+/* Keys whose values are the run's here. */
+static const char *const others[] = {
+    "discrete_flow_shift", "flow_shift", "sample_sampler", "one_frame", "cfg_trunc_ratio",
+    "renorm_cfg", "additional_network_multiplier",
 };
 
 /* Makes a list of the column's value. */
@@ -66,7 +77,7 @@ static int take_option(cJSON *row, char *text, vc_err *err)
     if (*value)
         *value++ = '\0';
     value = trim(value);
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+    for (size_t i = 0; i < OPTIONS; i++)
         if (!strcasecmp(options[i].name, text))
             return *value ? add_option(row, options[i].column, value, err)
                           : vc_fail(err, VC_EFORMAT, "--%s: no value behind it", text);
@@ -75,20 +86,26 @@ static int take_option(cJSON *row, char *text, vc_err *err)
                    "--ci (files): the flags of vtrain give the rest", text);
 }
 
+static bool is_one(const cJSON *weight)
+{
+    return cJSON_IsString(weight) ? strtod(weight->valuestring, NULL) == 1
+                                  : cJSON_IsNumber(weight) && weight->valuedouble == 1;
+}
+
 /* Makes one guidance_scale of the two: a weight of 1 is no guidance. */
 static int take_guidance(cJSON *row, vc_err *err)
 {
     cJSON *cfg = cJSON_DetachItemFromObjectCaseSensitive(row, "cfg");
     cJSON *embedded = cJSON_DetachItemFromObjectCaseSensitive(row, "embedded");
-    const bool no_cfg = cfg && strtod(cfg->valuestring, NULL) == 1;
-    const bool no_embedded = embedded && strtod(embedded->valuestring, NULL) == 1;
-    const bool both = cfg && embedded && !no_cfg && !no_embedded;
-    cJSON **one = cfg && !(embedded && no_cfg) ? &cfg : &embedded;
-    int rc = both || !*one ? 0 : add_option(row, "guidance_scale", (*one)->valuestring, err);
-    cJSON_Delete(cfg);
-    cJSON_Delete(embedded);
-    if (rc)
-        return rc;
+    const bool both = cfg && embedded && !is_one(cfg) && !is_one(embedded);
+    cJSON *one = cfg && !(embedded && is_one(cfg)) ? cfg : embedded;
+    cJSON *other = one == cfg ? embedded : cfg;
+    const bool added = !both && one && cJSON_AddItemToObject(row, "guidance_scale", one);
+    cJSON_Delete(other);
+    if (!added)
+        cJSON_Delete(one);
+    if (!both && one && !added)
+        return vc_no_memory(err);
     return both ? vc_fail(err, VC_EFORMAT, "--g and --l: a prompt has one guidance_scale: leave "
                           "one out (vtrain --true_cfg_scale is --l of models that take --g)") : 0;
 }
@@ -119,6 +136,58 @@ static int take_line(char *line, int64_t number, const vf_table_sink *sink, vc_e
         rc = sink->row(sink->arg, number, row, NULL, err);
     cJSON_Delete(row);
     return rc;
+}
+
+int vprep_prompt_line(const char *line, int64_t number, const vf_table_sink *sink, vc_err *err)
+{
+    char *own = strdup(line);
+    int rc = own ? take_line(trim(own), number, sink, err) : vc_no_memory(err);
+    free(own);
+    return rc;
+}
+
+/* ---- names in .json and .toml ---- */
+
+static const char *column_of(const char *key)
+{
+    for (size_t i = 0; i < OPTIONS; i++)
+        for (int k = 0; k < 2; k++)
+            if (options[i].key[k] && !strcmp(options[i].key[k], key))
+                return options[i].column;
+    return NULL;
+}
+
+static int rename_item(cJSON *row, const char *from, const char *to, vc_err *err)
+{
+    if (cJSON_GetObjectItemCaseSensitive(row, from) && cJSON_GetObjectItemCaseSensitive(row, to))
+        return vc_fail(err, VC_EFORMAT, "%s: the row has %s too: leave one out", from, to);
+    cJSON *item = cJSON_DetachItemFromObjectCaseSensitive(row, from);
+    if (!item || cJSON_AddItemToObject(row, to, item))
+        return 0;
+    cJSON_Delete(item);
+    return vc_no_memory(err);
+}
+
+int vprep_prompt_names(cJSON *row, vc_err *err)
+{
+    int rc = 0;
+    bool named = false;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (cJSON_HasObjectItem(row, others[i]))
+            return vc_fail(err, VC_EFORMAT, "%s: all prompts of a run have the same: leave it out, "
+                           "and see the flags of vtrain", others[i]);
+    for (const cJSON *f = row->child, *next; !rc && f; f = next) {
+        const char *column = column_of(f->string);
+        next = f->next;
+        if (column && !strcmp(column, "cfg"))
+            named = true;
+        if (column)
+            rc = rename_item(row, f->string, column, err);
+    }
+    if (rc || !named)
+        return rc;
+    rc = rename_item(row, "guidance_scale", "embedded", err);
+    return rc ? rc : take_guidance(row, err);
 }
 
 static int take_all(char *all, size_t n, const vf_table_sink *sink, vc_err *err)

@@ -17,8 +17,8 @@ typedef struct vprep_prompts {
 int vprep_prompts_load(vprep *p, vc_err *err);
 /* Writes the validation records, after all values that they refer to. */
 int vprep_put_validations(vprep *p, vc_err *err);
-/* .json (array, or an object with `data`), .jsonl or .csv with Finetrainers' columns, or a .txt
- * (prompt_lines.h); `caption`, `text` and `prompt` all become "prompt", `image` and `input_image`
+/* .json (array, or an object with `data`), .jsonl or .csv with Finetrainers' columns, or a .txt,
+ * .toml or .json of sd-scripts and musubi-tuner (prompt_lines.h); `caption`, `text` and `prompt` all become "prompt", `image` and `input_image`
  * become "image_path". */
 int vprep_prompts_read(vprep_prompts *v, const char *path, vc_err *err);
 void vprep_prompts_free(vprep_prompts *v);

@@ -20,7 +20,8 @@ static const struct number {
     double least, most;
 } numbers[] = {
     { "height", true, 0, 65536 }, { "width", true, 0, 65536 }, { "num_frames", true, 0, 65536 },
-    { "overlap_history", true, 0, 65536 }, { "frame_rate", false, 0, 1e6 }, { "fps", false, 0, 1e6 },
+    { "overlap_history", true, 0, 65536 }, { "frame_rate", false, 0, 1e6 },
+    { "fps", false, 0, 1e6 },
     { "num_inference_steps", true, 0, 1000 }, { "guidance_scale", false, 0, 100 },
     { "seed", true, -1, 9007199254740992 },
 };
@@ -161,7 +162,7 @@ static void add_path(cJSON *clean, const char *name, const cJSON *f)
 
 /* A row's caption becomes "prompt", its first frame "image_path", its mask "mask_file_path", and
  * texts of numbers numbers. */
-static int add_row(vprep_prompts *v, const cJSON *o, int64_t row, vc_err *err)
+static int add_named(vprep_prompts *v, const cJSON *o, int64_t row, vc_err *err)
 {
     const cJSON *chunks = cJSON_GetObjectItemCaseSensitive(o, "text_chunks");
     const char *prompt = NULL;
@@ -219,6 +220,19 @@ static int add_row(vprep_prompts *v, const cJSON *o, int64_t row, vc_err *err)
     return 0;
 }
 
+/* Adds a row, whose columns may have other programs' names. */
+static int add_row(vprep_prompts *v, const cJSON *o, int64_t row, vc_err *err)
+{
+    cJSON *named = cJSON_Duplicate(o, true);
+    int rc = named ? vprep_prompt_names(named, err) : vc_no_memory(err);
+    if (rc)
+        vc_context(err, rc, "row %lld", (long long)row);
+    else
+        rc = add_named(v, named, row, err);
+    cJSON_Delete(named);
+    return rc;
+}
+
 static int table_row(void *arg, int64_t number, const cJSON *o, const char *bad, vc_err *err)
 {
     if (bad)
@@ -247,13 +261,45 @@ static int read_wrapped(vprep_prompts *v, const cJSON *o, vc_err *err)
     return 0;
 }
 
+/* musubi-tuner's list: of rows, and of lines as in a .txt. */
+static int read_lines(vprep_prompts *v, const cJSON *list, vc_err *err)
+{
+    const vf_table_sink sink = { .row = table_row, .arg = v };
+    const cJSON *item;
+    int64_t number = 0;
+    int rc = 0;
+
+    cJSON_ArrayForEach(item, list) {
+        number++;
+        rc = cJSON_IsString(item)   ? vprep_prompt_line(item->valuestring, number, &sink, err)
+             : cJSON_IsObject(item) ? add_row(v, item, number, err)
+                                    : vc_fail(err, VC_EFORMAT, "row %lld: expected an object or a "
+                                              "prompt", (long long)number);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static bool has_line(const cJSON *list)
+{
+    const cJSON *item;
+
+    cJSON_ArrayForEach(item, list)
+        if (cJSON_IsString(item))
+            return true;
+    return false;
+}
+
 static int read_list(vprep_prompts *v, const char *path, vc_err *err)
 {
     if (vf_columnar_named(path))
         return vf_columnar_read(path, &(vf_columnar_sink){ .row = table_row, .arg = v }, err);
     const vf_table_sink sink = { .row = table_row, .arg = v };
-    return strcasecmp(vc_path_ext(path), ".txt") ? vf_table_read(path, &sink, err)
-                                                 : vprep_prompt_lines(path, &sink, err);
+    const char *ext = vc_path_ext(path);
+    return !strcasecmp(ext, ".txt")    ? vprep_prompt_lines(path, &sink, err)
+           : !strcasecmp(ext, ".toml") ? vprep_prompt_toml(path, &sink, err)
+                                       : vf_table_read(path, &sink, err);
 }
 
 int vprep_prompts_read(vprep_prompts *v, const char *path, vc_err *err)
@@ -264,7 +310,9 @@ int vprep_prompts_read(vprep_prompts *v, const char *path, vc_err *err)
     bool json = !strcasecmp(vc_path_ext(path), ".json");
     int rc = json ? vf_json_read(&o, path, 64 << 20, err) : 0;
     if (!rc)
-        rc = cJSON_IsObject(o) ? read_wrapped(v, o, err) : read_list(v, path, err);
+        rc = cJSON_IsObject(o) ? read_wrapped(v, o, err)
+             : has_line(o)     ? read_lines(v, o, err)
+                               : read_list(v, path, err);
     cJSON_Delete(o);
     if (rc)
         vprep_prompts_free(v);
