@@ -89,7 +89,7 @@ output_has 'offload_optimizer cpu: has no effect on the CPU, where the optimiser
 runs out --max_train_steps 1 --offload_optimizer disk --dry_run --output_dir dry
 stdout_has 'of optimiser state are in a file in dry, beyond the peak'
 absent dry
-expect 2 'offload_optimizer nowhere: there is no such folder' vtrain --latents few.lmdb \
+expect 2 '^vtrain: --offload_optimizer nowhere: there is no such folder' vtrain --latents few.lmdb \
     --output_dir new --max_train_steps 1 --offload_optimizer nowhere
 cat >deepspeed.json <<'J'
 {"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "nvme", "nvme_path": "nvme"},

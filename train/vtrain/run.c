@@ -150,9 +150,10 @@ static int open_optimiser(vtrain *t, vc_err *err)
         rc = vtrain_offload_update(&o.update, t, err);
     if (!rc && vtrain_offloads_grads(t))
         rc = vtrain_offload_grads(t, err);
-    if (!rc)
-        rc = vtrain_opt_open(&t->optim.state, t->cfg.dp_shards > 1 ? t->ranks.dist : NULL, t->g,
-                             t->params, &o, err);
+    if (rc)
+        return rc;
+    rc = vtrain_opt_open(&t->optim.state, t->cfg.dp_shards > 1 ? t->ranks.dist : NULL, t->g,
+                         t->params, &o, err);
     if (rc == VC_EFULL || (rc && o.folder))
         vc_context(err, rc, "--offload_optimizer %s", t->cfg.offload_optimizer);
     return rc;
