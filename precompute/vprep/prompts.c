@@ -313,6 +313,8 @@ int vprep_prompts_read(vprep_prompts *v, const char *path, vc_err *err)
         rc = cJSON_IsObject(o) ? read_wrapped(v, o, err)
              : has_line(o)     ? read_lines(v, o, err)
                                : read_list(v, path, err);
+    if (!rc && !v->n)
+        rc = vc_fail(err, VC_EFORMAT, "no prompts: leave the flag out, or give a list with a row");
     cJSON_Delete(o);
     if (rc)
         vprep_prompts_free(v);
