@@ -168,20 +168,37 @@ static int rename_item(cJSON *row, const char *from, const char *to, vc_err *err
     return vc_no_memory(err);
 }
 
+/* Of a row's field: the programs, too, take it as one that is not there. */
+static bool is_blank(const cJSON *f)
+{
+    return cJSON_IsNull(f) || (cJSON_IsString(f) && !*f->valuestring);
+}
+
+static bool is_other(const char *key)
+{
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (!strcmp(others[i], key))
+            return true;
+    return false;
+}
+
 int vprep_prompt_names(cJSON *row, vc_err *err)
 {
     int rc = 0;
     bool named = false;
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (cJSON_HasObjectItem(row, others[i]))
-            return vc_fail(err, VC_EFORMAT, "%s: all prompts of a run have the same: leave it out, "
-                           "and see the flags of vtrain", others[i]);
-    for (const cJSON *f = row->child, *next; !rc && f; f = next) {
+    for (cJSON *f = row->child, *next; !rc && f; f = next) {
         const char *column = column_of(f->string);
+        const bool other = is_other(f->string);
         next = f->next;
-        if (column && !strcmp(column, "cfg"))
-            named = true;
-        if (column)
+        if (is_blank(f) && (column || other || !strcmp(f->string, "guidance_scale"))) {
+            cJSON_Delete(cJSON_DetachItemViaPointer(row, f));
+            continue;
+        }
+        named = named || (column && !strcmp(column, "cfg"));
+        if (other)
+            rc = vc_fail(err, VC_EFORMAT, "%s: all prompts of a run have the same: leave it out, "
+                         "and see the flags of vtrain", f->string);
+        else if (column)
             rc = rename_item(row, f->string, column, err);
     }
     if (rc || !named)

@@ -84,6 +84,11 @@ static const row rows[] = {
       "row 1: sample_steps: the row has num_inference_steps too", NULL },
     { ".json", "[{\"prompt\":\"a\",\"discrete_flow_shift\":2}]", -1,
       "row 1: discrete_flow_shift: all prompts of a run have the same", NULL },
+    { ".json", "[{\"prompt\":\"a\",\"discrete_flow_shift\":null,\"cfg_scale\":null,"
+      "\"sample_steps\":\"\",\"num_inference_steps\":3,\"guidance_scale\":4}]", 1, NULL,
+      "{\"prompt\":\"a\",\"num_inference_steps\":3,\"guidance_scale\":4}" },
+    { ".csv", "prompt,cfg_scale,guidance_scale\na,,2\n", 1, NULL,
+      "{\"prompt\":\"a\",\"guidance_scale\":2}" },
     { ".json", "[\"a --w 64 --l 2\",{\"prompt\":\"b\"}]", 2, NULL,
       "{\"prompt\":\"a\",\"width\":64,\"guidance_scale\":2}" },
     { ".json", "[\"a\",\"b --x 1\"]", -1, "--x: options of a prompt are --w,", NULL },
