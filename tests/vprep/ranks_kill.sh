@@ -28,7 +28,7 @@ again()
     ended $!
 }
 patience=${VLT_PATIENCE:-300}                        # seconds that a job has
-ranks_of() { pgrep -r D,R,S,T -P "$1"; }
+ranks_of() { pgrep -r D,R,S,T -P "$1" || true; }                # none is no failure
 # waits_of PID: the call of the kernel in which each thread is
 waits_of()
 {
@@ -82,7 +82,7 @@ for ((attempt = 0; killed < kills && attempt < 20 * kills; attempt++)); do
     wait_ms=$((RANDOM % (took + 1)))
     ((attempt % 4 == 3)) || wait_ms=$((wait_ms / n))
     sleep "$((wait_ms / 1000)).$(printf '%03d' $((wait_ms % 1000)))"
-    mapfile -t ranks < <(ranks_of $job || true)
+    mapfile -t ranks < <(ranks_of $job)
     if ((${#ranks[@]} == n)) && kill -9 "${ranks[RANDOM % n]}" 2>/dev/null && ! ended $job; then
         killed=$((killed + 1))
     else
