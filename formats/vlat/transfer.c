@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "common/base/buf.h"
+#include "common/base/cksum.h"
 #include "common/os/file.h"
 #include "formats/dataset/parts.h"
-#include "formats/vlat/cksum.h"
 
 #define REPLACED VLAT_COMING "/replaced.json"    /* the old manifest while shards are replaced */
 
@@ -41,7 +41,7 @@ typedef struct worker {
     transfer *t;
     vlat_place *from, *to;
     vf_hasher hash;
-    vlat_cksum sum;
+    vc_cksum sum;
     uint64_t at, most;                       /* bytes so far; of the whole file */
     bool sends;                              /* else the bytes are there and only hashed */
 } worker;
@@ -63,7 +63,7 @@ static int take(void *arg, const void *data, size_t n, vc_err *err)
                        "manifest: is that copy damaged?", w->most);
     vf_hasher_add(&w->hash, data, n);
     if (!w->to->kind->near)
-        vlat_cksum_add(&w->sum, data, n);
+        vc_cksum_add(&w->sum, data, n);
     int rc = w->sends ? w->to->kind->put(w->to, data, n, err) : 0;
     w->at += n;
     count(w->t, n, w->sends);
@@ -84,7 +84,7 @@ static int take_up(worker *w, const vf_shard_info *s, char *coming, vc_err *err)
     if (rc || there == w->at)
         return rc;
     vf_hasher_plain(&w->hash);
-    w->sum = (vlat_cksum){ 0 };
+    w->sum = (vc_cksum){ 0 };
     w->at = 0;
     if (!there)
         return 0;
@@ -126,7 +126,7 @@ static int attempt(worker *w, const vf_shard_info *s, char *coming, bool *again,
         rc = check_hash(w, s, err);
         damaged = rc;
     }
-    uint32_t sum = vlat_cksum_end(&w->sum);
+    uint32_t sum = vc_cksum_end(&w->sum);
     int end = w->to->kind->put_end(w->to, rc ? NULL : &sum, rc ? NULL : err);
     damaged |= end == VC_EMISMATCH;
     if (damaged)                             /* the next transfer begins this file anew */
@@ -152,7 +152,7 @@ static int bring(worker *w, int i, vc_err *err)
     int rc;
     w->at = 0;
     w->most = (uint64_t)s->bytes;
-    w->sum = (vlat_cksum){ 0 };
+    w->sum = (vc_cksum){ 0 };
     vf_hasher_plain(&w->hash);
     do {
         vc_err e = { 0 };
@@ -388,9 +388,9 @@ static int drop_others(transfer *t, vc_err *err)
 
 static int put_manifest(transfer *t, char *name, vc_err *err)
 {
-    vlat_cksum sum = { 0 };
-    vlat_cksum_add(&sum, t->text, t->text_n);
-    uint32_t crc = vlat_cksum_end(&sum);
+    vc_cksum sum = { 0 };
+    vc_cksum_add(&sum, t->text, t->text_n);
+    uint32_t crc = vc_cksum_end(&sum);
     int rc = t->target->kind->put_begin(t->target, name, 0, err);
     if (!rc)
         rc = t->target->kind->put(t->target, t->text, t->text_n, err);

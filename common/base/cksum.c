@@ -1,6 +1,6 @@
 /* cksum.c - see cksum.h. The CRC of ISO/IEC 8802-3, over the bytes and then over their number,
  * lowest byte first (POSIX.1-2017, cksum). */
-#include "formats/vlat/cksum.h"
+#include "common/base/cksum.h"
 
 #include <pthread.h>
 
@@ -24,7 +24,7 @@ static uint32_t step(uint32_t crc, uint8_t byte)
     return crc << 8 ^ table[crc >> 24 ^ byte];
 }
 
-void vlat_cksum_add(vlat_cksum *c, const void *data, size_t n)
+void vc_cksum_add(vc_cksum *c, const void *data, size_t n)
 {
     const uint8_t *p = data;
     pthread_once(&once, make_table);
@@ -35,7 +35,7 @@ void vlat_cksum_add(vlat_cksum *c, const void *data, size_t n)
     c->n += n;
 }
 
-uint32_t vlat_cksum_end(const vlat_cksum *c)
+uint32_t vc_cksum_end(const vc_cksum *c)
 {
     uint32_t crc = c->crc;
     pthread_once(&once, make_table);
