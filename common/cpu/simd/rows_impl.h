@@ -138,8 +138,9 @@ static void rows_load_codes(float *x, const uint8_t *code, size_t n, float peak,
         x[i] = c->value[code[i]] * peak;
 }
 
-/* Bits of magnitudes have their order, and compilers vectorise the largest integer. */
-static float largest(const float *x, size_t n)
+/* Bits of magnitudes have their order, and compilers vectorise the largest integer. nan: a NaN is
+ * the largest, and else it counts as 0. */
+static inline float largest(const float *x, size_t n, bool nan)
 {
     int32_t most = 0;
 
@@ -147,7 +148,7 @@ static float largest(const float *x, size_t n)
         int32_t size;
         memcpy(&size, x + i, sizeof size);
         size &= 0x7fffffff;
-        size = size > 0x7f800000 ? 0 : size;
+        size = !nan && size > 0x7f800000 ? 0 : size;
         most = size > most ? size : most;
     }
     return vk_float((uint32_t)most);
@@ -155,18 +156,11 @@ static float largest(const float *x, size_t n)
 
 static float rows_store_i8(int8_t *restrict code, const float *restrict x, size_t n)
 {
-    int32_t most = 0;
+    const float scale = largest(x, n, true) / 127;
 
-    for (size_t i = 0; i < n; i++) {
-        int32_t size;
-        memcpy(&size, x + i, sizeof size);
-        size &= 0x7fffffff;
-        most = size > most ? size : most;
-    }
-    const float scale = vk_float((uint32_t)most) / 127;
-    if (most >= 0x7f800000 || !(scale >= 0x1p-126f)) {
+    if (!(scale >= 0x1p-126f) || !isfinite(scale)) {      /* too small to divide by, or no number */
         memset(code, 0, n);
-        return most >= 0x7f800000 ? vk_float(0x7fc00000) : 1;
+        return scale < 0x1p-126f ? 1 : NAN;
     }
     /* A sum with 1.5 * 2^23 has no room for a fraction. */
     for (size_t i = 0; i < n; i++)
@@ -184,7 +178,7 @@ static void rows_load_i32(float *restrict y, const int32_t *restrict x, float by
 static float rows_store_codes(uint8_t *restrict code, const float *restrict x, size_t n,
                               const cpu_codes *restrict c)
 {
-    float peak = largest(x, n), over = peak > 0 ? peak : 1;
+    float peak = largest(x, n, false), over = peak > 0 ? peak : 1;
     int square = c->square;
 
     for (size_t i = 0; i < n; i++) {
