@@ -390,6 +390,8 @@ static bool try_page(chars *out, const struct page *p, const chars *t, bool *fit
 /* Whether c is the character of a byte first..last in a page whose letters hint at UTF-8. */
 static bool hints(uint32_t c, int first, int last)
 {
+    if (c < 0x80)                            /* those of the pages are beyond ASCII */
+        return false;
     for (const struct page *p = pages; p < pages + PAGES; p++)
         for (int i = first; p->clue && i <= last; i++)
             if (p->of[i - PAGE_CHARS] == c)

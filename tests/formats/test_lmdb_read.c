@@ -96,9 +96,13 @@ static void value_beside_the_trees(void **state)
 
 static void damaged(void **state)
 {
-    static const lmdb_recipe r = { 50, 3, 40, 3000, 30 };
+    static const lmdb_recipe r = { 50, 3, 40, 3000, 30 }, small = { 8, 2, 20, 300, 30 };
     char *path = vc_path_join(*state, "f.lmdb"), *data;
     size_t n;
+    lmdb_make(path, &small);
+    OK(vc_file_read(&data, &n, path, 1 << 30, &err));
+    mutate_run(data, n, 6, 1500, LLVMFuzzerTestOneInput);
+    free(data);
     lmdb_make(path, &r);
     OK(vc_file_read(&data, &n, path, 1 << 30, &err));
     mutate_run(data, n, 7, 1500, LLVMFuzzerTestOneInput);

@@ -1,6 +1,7 @@
 /* mutate.c - see mutate.h */
 #include "tests/lib/mutate.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,11 +80,28 @@ size_t mutate(uint8_t *buf, size_t n, size_t cap, uint32_t seed, uint32_t round)
     return n;
 }
 
+/* Writes data into the folder that VLT_SEEDS names, under a name that depends on it alone. */
+static void keep_seed(const void *data, size_t n)
+{
+    const char *folder = getenv("VLT_SEEDS");
+    uint64_t name = n;
+    char path[4096];
+    if (!folder)
+        return;
+    for (size_t i = 0; i < n; i++)
+        name = name * 0x100000001b3u + ((const uint8_t *)data)[i];
+    snprintf(path, sizeof path, "%s/%016llx", folder, (unsigned long long)name);
+    FILE *f = fopen(path, "wb");
+    if (!f || fwrite(data, 1, n, f) != n || fclose(f))
+        abort();
+}
+
 void mutate_run(const void *data, size_t n, uint32_t seed, uint32_t rounds,
                 int (*fn)(const uint8_t *data, size_t size))
 {
     size_t cap = n * 2 + 64;
     uint8_t *buf = malloc(cap);
+    keep_seed(data, n);
     for (uint32_t r = 0; buf && r < rounds; r++) {
         memcpy(buf, data, n);
         size_t m = mutate(buf, n, cap, seed, r);

@@ -23,7 +23,8 @@ static inline void mutate_touch(const void *data, size_t n)
 size_t mutate(uint8_t *buf, size_t n, size_t cap, uint32_t seed, uint32_t round);
 
 /* Calls fn with `rounds` damaged copies of data, each in memory of exactly its size, so that the
- * address sanitizer reports every read past the end. */
+ * address sanitizer reports every read past the end. If VLT_SEEDS names a folder, data becomes a
+ * file there too, as a seed for scripts/fuzz. */
 void mutate_run(const void *data, size_t n, uint32_t seed, uint32_t rounds,
                 int (*fn)(const uint8_t *data, size_t size));
 
