@@ -1,18 +1,24 @@
-/* regex.h - compiles POSIX regular expressions that a user gives. */
+/* regex.h - regular expressions that a user gives, run by PCRE2 on texts in UTF-8: POSIX's extended
+ * ones and Python's are written alike in its syntax, and what differs, {,N} and the \< and \> of
+ * grep, is translated. A dot is any character, and ^ and $ are the ends of the text. */
 #ifndef COMMON_BASE_REGEX_H
 #define COMMON_BASE_REGEX_H
 
-#include <regex.h>
+#include <stdbool.h>
 
 #include "common/base/err.h"
 
-/* regcomp(3) with its fault in words. The C library copies what is repeated, so that "a+++" has
- * eight copies and "(a{255}){255}" 65,025: an expression of more than VC_REGEX_MOST characters with
- * all copies is refused, as one of groups deep within groups is. So is one of more than
- * VC_REGEX_COPIES copies, or with a back-reference: on a text of 500 characters "(.{1,100}){100}"
- * takes seconds, "(a{0,130}){0,130}" half a minute, and a back-reference may never end. VC_EINVAL;
- * then *out needs no regfree. */
-enum { VC_REGEX_MOST = 20000, VC_REGEX_COPIES = 2000 };
-int vc_regex_compile(regex_t *out, const char *pattern, int flags, vc_err *err);
+typedef struct vc_regex vc_regex;
+enum { VC_REGEX_ANY_CASE = 1, VC_REGEX_WHOLE = 2 };   /* WHOLE: the whole text, not a part of it */
+
+/* VC_EINVAL says in words what no expression has. */
+int vc_regex_open(vc_regex **out, const char *pattern, unsigned how, vc_err *err);
+void vc_regex_close(vc_regex *r);                      /* r may be NULL */
+
+/* Whether the expression matches. A search of more than ten million steps, as that of "(a+)+b" in
+ * a long row of a, is given up: it counts as no match, and so does each later one, until
+ * vc_regex_check says so with VC_EINVAL. Several threads may search with one expression. */
+bool vc_regex_matches(vc_regex *r, const char *text);
+int vc_regex_check(const vc_regex *r, vc_err *err);
 
 #endif

@@ -180,11 +180,8 @@ static int map_value(vc_peer_reader *r, const vc_peer_row *row, const yaml_node_
         key = row->both ? both : key;
     }
     const char *flags = key ? vc_peer_mapped(row->map, key, &len) : NULL;
-    bool regex = row->kind == VC_SETTING_PARTS && is_regex(r, row, beside);
-    if (regex && strstr(text, "(?"))
-        flags = NULL;                            /* POSIX's expressions do not look ahead */
-    else if (flags && len && row->kind == VC_SETTING_PARTS && !strncmp(flags, "target_name", len))
-        text = parts_text(r, text, regex);
+    if (flags && len && row->kind == VC_SETTING_PARTS && !strncmp(flags, "target_name", len))
+        text = parts_text(r, text, is_regex(r, row, beside));
     if (!text)
         return vc_no_memory(err);
     if (flags && len)

@@ -19,8 +19,7 @@ typedef struct node {
     char *name;                              /* left side of a comparison */
     char *text;
     double number;                           /* NaN: text is no number */
-    regex_t regex;
-    bool compiled;
+    vc_regex *regex;
 } node;
 
 struct vf_expr {
@@ -147,11 +146,11 @@ static void take_value(parser *p, node *x)
     if (x->op < MATCH)
         return;
     vc_err why = { 0 };
-    x->compiled = !vc_regex_compile(&x->regex, x->text, REG_EXTENDED | REG_ICASE | REG_NOSUB, &why);
+    if (!vc_regex_open(&x->regex, x->text, VC_REGEX_ANY_CASE, &why))
+        return;
     char text[200];
     snprintf(text, sizeof text, "no regular expression before here (%.150s)", why.text);
-    if (!x->compiled)
-        complain(p, text);
+    complain(p, text);
 }
 
 static node *comparison(parser *p)
@@ -248,8 +247,7 @@ void vf_expr_close(vf_expr *e)
     if (!e)
         return;
     for (int i = 0; i < e->n; i++) {
-        if (e->node[i].compiled)
-            regfree(&e->node[i].regex);
+        vc_regex_close(e->node[i].regex);
         free(e->node[i].name);
         free(e->node[i].text);
     }
@@ -272,7 +270,7 @@ static bool one_holds(const node *x, const vf_expr_value *v)
         text = number;
     }
     if (x->op == MATCH || x->op == NO_MATCH)
-        return (regexec(&x->regex, text, 0, NULL, 0) == 0) == (x->op == MATCH);
+        return vc_regex_matches(x->regex, text) == (x->op == MATCH);
     bool numbers = !v->text && !isnan(x->number);
     if (x->op == EQ || x->op == NE) {
         bool same = numbers ? compare_numbers(v->number, x->number) == 0 : !strcmp(text, x->text);
@@ -300,7 +298,14 @@ static bool holds(const node *x, vf_expr_get get, void *arg)
     return all;
 }
 
-bool vf_expr_holds(const vf_expr *e, vf_expr_get get, void *arg)
+int vf_expr_holds(const vf_expr *e, vf_expr_get get, void *arg, bool *yes, vc_err *err)
 {
-    return holds(e->root, get, arg);
+    *yes = holds(e->root, get, arg);
+    for (int i = 0; i < e->n; i++) {
+        const node *x = &e->node[i];
+        const int rc = x->regex ? vc_regex_check(x->regex, err) : 0;
+        if (rc)
+            return vc_context(err, rc, "condition: %s ~ \"%.100s\"", x->name, x->text);
+    }
+    return 0;
 }

@@ -3,8 +3,8 @@
  *     width >= 512 and (fps > 20 or type = image) and caption ~ "red|blue" and not tag = draft
  *
  * A condition has or, and, not and parentheses. = != < <= > >= compare a name with a number or a
- * text (in quotes, or one word); ~ and !~ match an extended regular expression (POSIX, without
- * regard to case). A name may have several values (tags, captions): a comparison holds if one of
+ * text (in quotes, or one word); ~ and !~ match a regular expression without regard to case
+ * (common/base/regex.h). A name may have several values (tags, captions): a comparison holds if one of
  * them fulfils it, != and !~ hold if all do. A text is never less or greater than any value. A
  * handle is immutable after open and may serve many threads. */
 #ifndef FORMATS_DATASET_EXPR_H
@@ -28,6 +28,7 @@ typedef bool (*vf_expr_get)(void *arg, const char *name, int k, vf_expr_value *v
  * prefix of further names. VC_EUSAGE names the fault and its place. */
 int vf_expr_open(vf_expr **out, const char *text, const char *const *names, vc_err *err);
 void vf_expr_close(vf_expr *e);              /* e may be NULL */
-bool vf_expr_holds(const vf_expr *e, vf_expr_get get, void *arg);
+/* Sets *yes to whether the condition holds; VC_EINVAL: a regular expression takes too long. */
+int vf_expr_holds(const vf_expr *e, vf_expr_get get, void *arg, bool *yes, vc_err *err);
 
 #endif

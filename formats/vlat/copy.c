@@ -332,9 +332,14 @@ static bool get_value(void *arg, const char *name, int k, vf_expr_value *v)
 int vlat_holds(const vf_dataset *d, const vf_expr *e, uint32_t i, uint32_t *yes, vc_err *err)
 {
     asked a = { .d = d, .i = i, .e = vf_dataset_entry(d, i), .err = err };
-    *yes = !e || vf_expr_holds(e, get_value, &a);
+    bool holds = true;
+    vc_err why = { 0 };
+    const int rc = e ? vf_expr_holds(e, get_value, &a, &holds, &why) : 0;
+    *yes = holds;
     cJSON_Delete(a.record);
-    return a.rc;
+    if (rc && !a.rc)
+        *err = why;
+    return a.rc ? a.rc : rc;
 }
 
 /* Sets part[i] to 1 for the samples in the wanted shards (NULL: all) that meet the condition. */

@@ -87,6 +87,15 @@ transformer_blocks\.0{1}\.attn1\.to_q
 transformer_blocks.*\bto_q
 (.*)to_v
 .*[]t]o_k
+(?!.*ff).*0\.\w+
+transformer_blocks\.(?:(?!\.ff\.).)*to_q
+.*(?<!attn1\.to)_k
+.*(?<=attn1\.)to_v
+(?i).*TO_Q
+(?P<block>transformer_blocks\.\d)\.attn1\.to_(q|k)
+.*\.(\w)\w*_out\.0|.*ne(t)\.0\.proj
+.*\.t(o_){,1}k
+.*to_[qk]{1,1}
 """.strip().split("\n")
 
 

@@ -109,7 +109,7 @@ train/vtrain         train/settings train/setup train/steps
 '
 # libraries that only one folder may include: a pattern of their headers, then the folder
 libraries='
-libav[a-z]+/|libsw[a-z]+/|zimg[.]h|turbojpeg[.]h|tiffio[.]h|pcre2[.]h|utf8proc[.]h precompute
+libav[a-z]+/|libsw[a-z]+/|zimg[.]h|turbojpeg[.]h|tiffio[.]h|utf8proc[.]h precompute
 lmdb[.]h|csv[.]h|sqlite3[.]h|curl/|arrow/|parquet/              formats
 oneapi/|dnnl                                                  common
 mpi[.]h                                                        common

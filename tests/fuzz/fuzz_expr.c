@@ -30,11 +30,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     memcpy(text, data, size);
     text[size] = 0;
+    bool yes;
     int rc = vf_expr_open(&e, text, names, &err);
     if (rc && (rc != VC_EUSAGE || !*err.text || e))
         abort();
-    if (!rc)
-        vf_expr_holds(e, get, NULL);
+    rc = rc ? 0 : vf_expr_holds(e, get, NULL, &yes, &err);
+    if (rc && (rc != VC_EINVAL || !*err.text))
+        abort();
     vf_expr_close(e);
     free(text);
     return 0;

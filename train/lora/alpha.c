@@ -14,7 +14,7 @@ enum { MAX_CONFIG = 1 << 20, MAX_PATTERNS = 4096, MAX_PATTERN = 512 };
 #define MAX_ALPHA 1e9
 
 struct vtrain_lora_pattern {
-    regex_t module;
+    vc_regex *module;
     double alpha;
 };
 
@@ -26,10 +26,9 @@ static int read_pattern(vtrain_lora_alpha *a, const cJSON *o, const char *key, v
     int rc = vf_json_num_opt(o, key, &p->alpha, err);
     if (!rc && !(p->alpha >= 0 && p->alpha < MAX_ALPHA))
         rc = vc_fail(err, VC_EFORMAT, "alpha is out of range");
-    /* An expression with a number of repeats may take any amount of memory. */
-    if (!rc && (strlen(key) > MAX_PATTERN || strchr(key, '{')))
-        rc = vc_fail(err, VC_EFORMAT, "expressions longer than %d characters, or with a number of "
-                     "repeats, are not read", MAX_PATTERN);
+    if (!rc && strlen(key) > MAX_PATTERN)
+        rc = vc_fail(err, VC_EFORMAT, "expressions longer than %d characters are not read",
+                     MAX_PATTERN);
     if (!rc && vtrain_regex_open(&p->module, key, true, err))
         rc = VC_EFORMAT;
     a->n_patterns += !rc;
@@ -129,7 +128,7 @@ int vtrain_lora_alpha_read(vtrain_lora_alpha *a, const vf_safetensors *file, con
 void vtrain_lora_alpha_close(vtrain_lora_alpha *a)
 {
     for (int i = 0; i < a->n_patterns; i++)
-        regfree(&a->pattern[i].module);
+        vc_regex_close(a->pattern[i].module);
     free(a->pattern);
     *a = (vtrain_lora_alpha){ 0 };
 }
@@ -139,10 +138,21 @@ void vtrain_lora_alpha_close(vtrain_lora_alpha *a)
 double vtrain_lora_alpha_scale(const vtrain_lora_alpha *a, const char *module, double rank)
 {
     double alpha = a->alpha;
-    for (int i = 0; i < a->n_patterns; i++)
-        if (!regexec(&a->pattern[i].module, module, 0, NULL, 0)) {
+    for (int i = 0; i < a->n_patterns; i++) {
+        if (vc_regex_matches(a->pattern[i].module, module)) {
             alpha = a->pattern[i].alpha;
             break;
         }
+        if (vc_regex_check(a->pattern[i].module, NULL))
+            return NAN;
+    }
     return isnan(alpha) ? 1 : a->root ? alpha / sqrt(rank) : alpha / rank;
+}
+
+int vtrain_lora_alpha_check(const vtrain_lora_alpha *a, vc_err *err)
+{
+    for (int i = 0; i < a->n_patterns; i++)
+        if (vc_regex_check(a->pattern[i].module, err))
+            return vc_context(err, VC_EFORMAT, "alpha_pattern");
+    return 0;
 }

@@ -26,7 +26,9 @@ typedef struct vtrain_lora_alpha {
 int vtrain_lora_alpha_read(vtrain_lora_alpha *a, const vf_safetensors *file, const char *path,
                            vc_err *err);
 void vtrain_lora_alpha_close(vtrain_lora_alpha *a);          /* an all-zero *a is fine */
-/* The factor of a module's B A by the metadata; 1 (alpha is the rank) where they have no alpha. */
+/* The factor of a module's B A by the metadata; 1 (alpha is the rank) where they have no alpha. A
+ * pattern that takes too long to match has no factor: NaN, and vtrain_lora_alpha_check says why. */
 double vtrain_lora_alpha_scale(const vtrain_lora_alpha *a, const char *module, double rank);
+int vtrain_lora_alpha_check(const vtrain_lora_alpha *a, vc_err *err);
 
 #endif

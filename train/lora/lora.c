@@ -437,6 +437,8 @@ int vtrain_lora_pair_of(vtrain_lora *l, const char *module, vtrain_lora_pair *p,
     (*e)->row.theirs = NULL;
     *p = (vtrain_lora_pair){ .a = *(*e)->a, .b = *(*e)->b, .part = r.part, .parts = r.parts };
     p->scale = vtrain_lora_scale(l, *e, module, (double)p->a.dim[0]);
+    if (vtrain_lora_alpha_check(&l->alpha, err))
+        return vc_context(err, VC_EFORMAT, "%s", l->path);
     p->trained = vtrain_lora_trained(l, p->scale, (double)p->a.dim[0]);
     if ((*e)->magnitude)
         vtrain_lora_magnitudes(*e, &r, p);

@@ -1,8 +1,7 @@
 /* lora.h - the choice of modules that get a LoRA, and the reading of LoRA files.
  *
  * Targets follow PEFT's rules. A value with any of ( ) | * + ? [ ] ^ $ \ is a regular expression
- * over the whole module path (Python's, without look-around and back references). Any other value
- * is a list with commas or blanks between its entries. An entry matches a path that equals the
+ * over the whole module path, as Python has them. Any other value is a list with commas or blanks between its entries. An entry matches a path that equals the
  * entry or ends in ".entry". An entry that matches nothing is an error that lists near names, and a
  * value that matches a module which holds others is an error that names the module. VideoX-Fun's
  * documents give `ff.0`, `img_mlp.2` and the like for `ff.net.0.proj` and `img_mlp.net.2`, which

@@ -183,7 +183,7 @@ static int make_change(change *c, const vtrain_lora *l, const vtrain_lora_entry 
     c->magnitude = e->magnitude;
     if (!rc && rank)
         c->scale = vtrain_lora_scale(l, e, e->module, (double)rank);
-    return rc;
+    return rc ? rc : vc_context(err, vtrain_lora_alpha_check(&l->alpha, err), "%s", l->path);
 }
 
 static int64_t change_rows(const change *c) { return c->one.rows * (c->kron ? c->two.rows : 1); }

@@ -11,7 +11,7 @@
 enum { MAX_RANK = 4096 };
 
 typedef struct pattern {
-    regex_t module;
+    vc_regex *module;
     char *text;
     double number;
     bool used;
@@ -43,7 +43,7 @@ static int read_pattern(pattern *p, const char *flag, const char *text, bool ran
     p->text = strdup(text);
     if (p->text)
         return 0;
-    regfree(&p->module);
+    vc_regex_close(p->module);
     return vc_no_memory(err);
 }
 
@@ -69,7 +69,7 @@ int vtrain_patterns_open(vtrain_patterns **out, const char *flag, int n, char *c
 void vtrain_patterns_close(vtrain_patterns *p)
 {
     for (int i = 0; p && i < p->n; i++) {
-        regfree(&p->at[i].module);
+        vc_regex_close(p->at[i].module);
         free(p->at[i].text);
     }
     free(p);
@@ -78,7 +78,7 @@ void vtrain_patterns_close(vtrain_patterns *p)
 bool vtrain_patterns_find(vtrain_patterns *p, const char *module, double *number)
 {
     for (int i = 0; p && i < p->n; i++) {
-        if (regexec(&p->at[i].module, module, 0, NULL, 0))
+        if (!vc_regex_matches(p->at[i].module, module))
             continue;
         p->at[i].used = true;
         *number = p->at[i].number;
@@ -87,10 +87,15 @@ bool vtrain_patterns_find(vtrain_patterns *p, const char *module, double *number
     return false;
 }
 
-const char *vtrain_patterns_unused(const vtrain_patterns *p)
+int vtrain_patterns_check(const vtrain_patterns *p, const char *flag, vc_err *err)
 {
-    for (int i = 0; p && i < p->n; i++)
+    for (int i = 0; p && i < p->n; i++) {
+        if (vc_regex_check(p->at[i].module, err))
+            return vc_context(err, VC_EUSAGE, "--%s %s", flag, p->at[i].text);
         if (!p->at[i].used)
-            return p->at[i].text;
-    return NULL;
+            return vc_fail(err, VC_EUSAGE, "--%s %s: the expression matches no module that "
+                           "--target_name matches, or those before it match the same modules",
+                           flag, p->at[i].text);
+    }
+    return 0;
 }

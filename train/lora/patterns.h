@@ -16,7 +16,7 @@ void vtrain_patterns_close(vtrain_patterns *p);                /* NULL is fine *
 /* Sets *number to that of the first pattern that matches the module's path, or its end after a dot;
  * false: none does. p may be NULL. */
 bool vtrain_patterns_find(vtrain_patterns *p, const char *module, double *number);
-/* Returns the text of the first pattern that vtrain_patterns_find never found; NULL: all were. */
-const char *vtrain_patterns_unused(const vtrain_patterns *p);
+/* VC_EUSAGE: a pattern was never found by vtrain_patterns_find, or takes too long to match. */
+int vtrain_patterns_check(const vtrain_patterns *p, const char *flag, vc_err *err);
 
 #endif

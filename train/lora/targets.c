@@ -12,8 +12,8 @@
 enum { MAX_ENTRIES = 256, NEAR = 6, MAX_PATH = 512 };
 
 struct vtrain_targets {
-    bool all, is_regex;
-    regex_t regex;
+    bool all;
+    vc_regex *regex;                         /* or NULL: a list of entries */
     char *text;                  /* the list, cut into entries */
     char *entry[MAX_ENTRIES];    /* entries of the list; if `all`, the modules that get no LoRA */
     int n_entries;
@@ -62,8 +62,8 @@ bool vtrain_targets_match(void *arg, const char *module)
                 return false;
         return true;
     }
-    if (t->is_regex)
-        return regexec(&t->regex, module, 0, NULL, 0) == 0;
+    if (t->regex)
+        return vc_regex_matches(t->regex, module);
     for (int i = 0; i < t->n_entries; i++)
         if (matches_renamed(t, module, t->entry[i]))
             return true;
@@ -73,7 +73,6 @@ bool vtrain_targets_match(void *arg, const char *module)
 static int compile(vtrain_targets *t, const char *value, vc_err *err)
 {
     int rc = vtrain_regex_open(&t->regex, value, false, err);
-    t->is_regex = !rc;
     return vc_context(err, rc, "--target_name");
 }
 
@@ -291,7 +290,7 @@ static int check_containers(vtrain_targets *t, const char *value, const char *co
                             vc_err *err)
 {
     size_t end = strlen(value);
-    if (t->all || (t->is_regex && end > 2 && !strcmp(value + end - 2, ".*")))
+    if (t->all || (t->regex && end > 2 && !strcmp(value + end - 2, ".*")))
         return 0;
     for (; *modules; modules++)
         for (const char *p = *modules; (p = strchr(p, '.')); p++) {
@@ -358,6 +357,8 @@ int vtrain_targets_open(vtrain_targets **out, const char *value, const char *con
         rc = collect_names(t, modules, err);
     if (!rc)
         rc = check_containers(t, value, modules, err);
+    if (!rc && t->regex)
+        rc = vc_context(err, vc_regex_check(t->regex, err), "--target_name \"%s\"", value);
     if (!rc && !t->n_names)
         rc = no_match(value, modules, err);
     if (rc) {
@@ -496,8 +497,7 @@ void vtrain_targets_close(vtrain_targets *t)
 {
     if (!t)
         return;
-    if (t->is_regex)
-        regfree(&t->regex);
+    vc_regex_close(t->regex);
     for (int i = 0; i < t->n_names; i++)
         free(t->name[i]);
     free(t->name);

@@ -11,7 +11,7 @@
 
 typedef struct group {
     char *pattern;               /* NULL: of group 0 */
-    regex_t match;
+    vc_regex *match;
     vtrain_rate rate;
     double decay;
     int64_t values;
@@ -84,7 +84,7 @@ static int read_group(group *x, const char *text, vc_err *err)
     vc_err why = { 0 };
     if (!pattern)
         return vc_no_memory(err);
-    if (vc_regex_compile(&x->match, pattern, REG_EXTENDED | REG_NOSUB, &why)) {
+    if (vc_regex_open(&x->match, pattern, 0, &why)) {
         free(pattern);
         return vc_fail(err, VC_EUSAGE, "--param_groups %s: the pattern is no regular expression: "
                        "%s", text, why.text);
@@ -98,7 +98,7 @@ static int read_group(group *x, const char *text, vc_err *err)
 static group *group_of(vtrain_groups *s, const char *name)
 {
     for (int i = 1; i < s->n; i++)
-        if (!regexec(&s->at[i].match, name, 0, NULL, 0))
+        if (vc_regex_matches(s->at[i].match, name))
             return &s->at[i];
     return &s->at[0];
 }
@@ -121,10 +121,14 @@ bool vtrain_has_part(const char *name, const char *parts)
 
 static int check_values(const vtrain_groups *s, const char *example, vc_err *err)
 {
-    for (int i = 1; i < s->n; i++)
+    for (int i = 1; i < s->n; i++) {
+        const int rc = vc_regex_check(s->at[i].match, err);
+        if (rc)
+            return vc_context(err, rc, "--param_groups %s", s->at[i].pattern);
         if (!s->at[i].values)
             return vc_fail(err, VC_EUSAGE, "--param_groups %s: no trained parameter is in this "
                            "group: their names are like %s", s->at[i].pattern, example);
+    }
     return 0;
 }
 
@@ -173,7 +177,7 @@ void vtrain_groups_close(vtrain_groups *s)
 {
     for (int i = 1; s && i < s->n; i++) {
         free(s->at[i].pattern);
-        regfree(&s->at[i].match);
+        vc_regex_close(s->at[i].match);
     }
     if (s) {
         free(s->at);

@@ -280,13 +280,8 @@ static bool size_of(void *arg, const char *module, vt_adapter_size *s)
 /* Fails if a pattern of --rank_pattern or --alpha_pattern matches no module that is adapted. */
 static int check_patterns(const vtrain *t, vc_err *err)
 {
-    static const char *const flags[2] = { "rank_pattern", "alpha_pattern" };
-    for (int i = 0; i < 2; i++)
-        if (vtrain_patterns_unused(t->lora.patterns[i]))
-            return vc_fail(err, VC_EUSAGE, "--%s %s: the expression matches no module that "
-                           "--target_name matches, or those before it match the same modules",
-                           flags[i], vtrain_patterns_unused(t->lora.patterns[i]));
-    return 0;
+    const int rc = vtrain_patterns_check(t->lora.patterns[0], "rank_pattern", err);
+    return rc ? rc : vtrain_patterns_check(t->lora.patterns[1], "alpha_pattern", err);
 }
 
 /* Refuses --export_diffsynth where DiffSynth-Studio reads another file, or none. */

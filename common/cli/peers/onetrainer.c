@@ -86,8 +86,7 @@ static const vc_peer_row rows[] = {
     FLAG("lora_model_name", "lora_checkpoint"),
     PARTS("layer_filter", "training_method", "FINE_TUNE",
           "LORA>target_name|FINE_TUNE>trainable_modules",
-          "expressions are POSIX's, without (?=...): write "
-          "--target_name, as 'layers.*(attention|feed_forward).*'"),
+          "write --target_name, as 'layers.*(attention|feed_forward).*'"),
     NOTE("layer_filter_preset", "layer_filter has the modules of the preset"),
     NOTE("layer_filter_regex", "layer_filter is read by it"),
 

@@ -192,8 +192,10 @@ static const struct { const char *key, *text, *says; double scale; } metas[] = {
     { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\"m\\\\d\":3,\"[lm]\":7}}", NULL,
       3.5 },
     { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\".m\":3}}", NULL, 1 },
-    { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\"(?=m)\":1}}", "look-around", 0 },
-    { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\"m{9}\":1}}", "repeats", 0 },
+    { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\"(?=n)m\":3,\"(?!n).\":1}}",
+      NULL, 0.5 },
+    { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\"m{2}\":3,\"m{1,3}\":1}}", NULL,
+      0.5 },
     { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\"(\":1}}", "not a regular", 0 },
     { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\"m\":-1}}", "out of range", 0 },
 };
