@@ -378,6 +378,19 @@ struct vf_columnar {
     std::mutex lock;
     std::vector<std::unique_ptr<vlt::cursor>> open;
 
+    /* A reader of Parquet's that has failed may crash when it is asked again, so it goes. */
+    parquet::ByteArray read(const vf_part &part)
+    {
+        vlt::cursor &page = find(part);
+        try {
+            return page.read(part.at);
+        } catch (...) {
+            open.pop_back();
+            throw;
+        }
+    }
+
+private:
     /* Returns the page that has the part, or one before it, else a new one. */
     vlt::cursor &find(const vf_part &part)
     {
@@ -391,7 +404,6 @@ struct vf_columnar {
         return *open.back();
     }
 
-private:
     void close_to_fit()
     {
         int64_t bytes = 0;
@@ -418,7 +430,7 @@ int vf_columnar_value(vf_columnar *c, const vf_part *part, uint8_t **bytes, size
     *n = 0;
     try {
         const std::lock_guard<std::mutex> guard(c->lock);
-        const parquet::ByteArray value = c->find(*part).read(part->at);
+        const parquet::ByteArray value = c->read(*part);
         *bytes = static_cast<uint8_t *>(malloc(value.len ? value.len : 1));
         if (!*bytes)
             return vc_no_memory(err);
