@@ -57,7 +57,8 @@ static void meanings(void **state)
         { "caption ~ '(a{1,2}){2}|[[:upper:]] red'", true }, { "width ~ '^\\d+$'", true },
         { "more.cafe ~ 'caf\xc3\xa9.by'", true }, { "more.cafe ~ '\\bcaf\xc3\xa9\\b'", true },
         { "more.cafe ~ 'caf.$'", false }, { "more.bytes ~ '\\bred\\b'", true },
-        { "more.row ~ '(a+)+!'", true }, { "more.x_1.y = there", true }, { "more.x = there", false }, { "more.z != 1", true },
+        { "more.row ~ '(a+)+!'", true },
+        { "more.x_1.y = there", true }, { "more.x = there", false }, { "more.z != 1", true },
         { "none = 1", false }, { "none != 1", true }, { "not none = 1", true },
         { "width = 1 or width = 512", true }, { "width = 1 OR width = 2", false },
         { "width = 512 and caption = two and tag = no", false },
@@ -89,7 +90,8 @@ static void refusals(void **state)
         { "(width = 1", ") is missing" }, { "width = 'a", "missing quote" },
         { "caption ~ '('", "no regular" },
         { "caption ~ '((a{255}){255}){255}'", "too large" },
-        { "caption ~ '[a'", "missing terminating ]" }, { "caption ~ 'a++++'", "quantifier does not follow" },
+        { "caption ~ '[a'", "missing terminating ]" },
+        { "caption ~ 'a++++'", "quantifier does not follow" },
         { "caption ~ '(?<=a*)b'", "lookbehind" }, { "caption ~ '\xff'", "UTF-8" },
         { "width = 1 and", "no name" }, { "not", "no name" }, { "width ! 1", "is missing" },
         { "width = 1)", "\"and\" or \"or\"" }, { "more. = 1", "no name" },
@@ -121,7 +123,8 @@ static void endless(void **state)
 {
     static const struct { const char *text; bool ends; } rows[] = {
         { "more.row ~ '(a+)+$'", false }, { "more.row !~ '(a|aa)+$'", false },
-        { "more.row ~ '(.*)*(.*)*(.*)*b'", true }, { "more.row ~ '^((a?){40}(a?){40}){40}b'", true },
+        { "more.row ~ '(.*)*(.*)*(.*)*b'", true },
+        { "more.row ~ '^((a?){40}(a?){40}){40}b'", true },
         { "more.row ~ '(((a?b?c?d?e?)+f?)+g?)+$'", false },
     };
     (void)state;
