@@ -2,8 +2,8 @@
 a family's folder."""
 
 ROPE = dict(use_rotary_positional_embeddings=True)
-SOUND_TOY = dict(audio_in_channels=4, audio_out_channels=4, audio_num_attention_heads=2,
-                 audio_attention_head_dim=8, audio_cross_attention_dim=16)
+SOUND_TOY = dict(audio_in_channels=4, audio_out_channels=4, audio_num_attention_heads=3,
+                 audio_attention_head_dim=8, audio_cross_attention_dim=24)
 LTX23 = dict(rope_type="split", gated_attn=True, cross_attn_mod=True, audio_gated_attn=True,
              audio_cross_attn_mod=True, use_prompt_embeddings=False, perturbed_attn=True)
 TIMED = dict(patch_size_t=2, sample_height=300, sample_width=300, sample_frames=81)
@@ -388,9 +388,9 @@ FAMILIES["ltx-2-toy"] = dict(
         decoder_block_out_channels=(8, 16, 16, 32), decoder_layers_per_block=(1,) * 5,
         latent_channels=16),
     connectors=dict(
-        CONNECTORS23, caption_channels=64, video_hidden_dim=96, audio_hidden_dim=16,
+        CONNECTORS23, caption_channels=64, video_hidden_dim=96, audio_hidden_dim=24,
         video_connector_num_attention_heads=3, video_connector_attention_head_dim=32,
-        video_connector_num_layers=2, audio_connector_num_attention_heads=2,
+        video_connector_num_layers=2, audio_connector_num_attention_heads=3,
         audio_connector_attention_head_dim=8, audio_connector_num_layers=1))
 FAMILIES["flux2"] = dict(
     pipeline=lambda size: "Flux2KleinPipeline",

@@ -70,9 +70,11 @@ absent no
 # ---- samples in blocks that lag, and in windows; the larger one has 4 latent frames ----
 sampled=(--max_train_steps 2 --validation_steps 2 --num_inference_steps 2)
 long=(--overlap_history 1 --base_num_frames 5)
-expect 0 . train lag "${lora[@]}" "${sampled[@]}" --ar_step 1
+expect 0 'addnoise_condition: has no effect: no validation sample' train lag "${lora[@]}" \
+    "${sampled[@]}" --ar_step 1 --addnoise_condition 20
 is lag/validation/step-2/000.safetensors '"ar_step":"1"'
 expect 0 . train long "${lora[@]}" "${sampled[@]}" --ar_step 1 "${long[@]}" --addnoise_condition 20
+output_lacks addnoise_condition
 is long/validation/step-2/001.safetensors '"overlap_history":"1"'
 expect 0 '2 decoded' vdecode long --model m --format png
 cmp -s lag/validation/step-2/001.safetensors long/validation/step-2/001.safetensors &&

@@ -82,11 +82,13 @@ static int check_memory(vtrain *t, sampling *s, vt_usage *use, vc_err *err)
 int vtrain_validate_check(vtrain *t, vc_err *err)
 {
     const vtrain_fit fit = vtrain_fit_of(t);
+    bool known = false;                          /* frames of a sample before its first step */
     int rc = sampling_frames_check(t, err);
     t->plan.sample_flops = 0;
     for (uint32_t i = 0; !rc && i < vtrain_data_prompts(t->data); i++) {
         sampling s = { 0 };
         rc = sampling_open(&s, t, &fit, i, err);
+        known |= s.windows.known || s.windows.behind || s.windows.shared;
         vt_usage use = { 0 };
         int forwards = 0;
         if (!rc)
@@ -99,6 +101,10 @@ int vtrain_validate_check(vtrain *t, vc_err *err)
         if (rc)
             vc_context(err, rc, "validation prompt %u", i);
     }
+    if (!rc && t->cfg.addnoise_condition > 0 && !known)
+        vc_say(t->ui, "--addnoise_condition: has no effect: no validation sample has frames that "
+               "are known before its first step (--overlap_history, --first_frame_conditioning_p "
+               "with a picture, or the prompts' video_path)");
     return rc;
 }
 
