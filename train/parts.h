@@ -49,6 +49,7 @@ typedef struct vtrain_unconditional {
 typedef struct vtrain_model {
     const vtrain_family *family;
     const vc_pipeline *pipeline;              /* which samples follow; NULL: the family has none */
+    bool begins_as_set;                       /* --first_frame_conditioning_p was given */
     const char *begins;                       /* the pipeline's class or the flag by which every
                                                * clip begins with a clean frame; NULL: none does */
     cJSON *config;                            /* the transformer's config.json */

@@ -65,4 +65,7 @@ same_end first/checkpoint-4 cut/checkpoint-4 || wrong "a resumed run has other w
 expect 0 'Cosmos2VideoToWorldPipeline: all clips begin with a clean frame' vtrain --latents w \
     --model world --output_dir always "${lora[@]}" --max_train_steps 1
 holds always/config.yaml 'first_frame_conditioning_p: 1'
+expect 0 'marks the first frame: all clips begin with a clean frame' vtrain --latents w \
+    --transformer world/transformer --output_dir alone "${lora[@]}" --max_train_steps 1
+same_end always/checkpoint-1 alone/checkpoint-1 || wrong "the transformer alone has other weights"
 expect 0 '1 decoded' vdecode first --model world --format png

@@ -148,7 +148,7 @@ static void cosmos2_fit(const void *model, vtrain_fit *fit)
     *fit = (vtrain_fit){ .channels = (int)m->out_channels, .n_texts = 1, .text_width = { m->text },
                          .text_rows = { TEXT_ROWS },
                          .mult = { 1, (int)m->patch[1], (int)m->patch[2] },
-                         .token_times = takes_frames(m),
+                         .token_times = takes_frames(m), .begins = takes_frames(m),
                          .blocks = (int)m->layers, .heads = m->heads };
 }
 

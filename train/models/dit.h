@@ -109,6 +109,8 @@ typedef struct vtrain_fit {
     int causal;                               /* frames of a run, to which the tokens of later runs
                                                * alone attend, 1: all attend to all; the forward
                                                * reads vtrain_in.causal. 0: it does not */
+    bool begins;                              /* made for clips that begin with a clean frame:
+                                               * --first_frame_conditioning_p is 1 by default */
     bool clean_rows;                          /* clips may begin with a clean frame, whose tokens
                                                * have the time of the others: the forward reads
                                                * vtrain_in.clean */

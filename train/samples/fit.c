@@ -24,6 +24,8 @@ static int take_first_frame(vtrain *t, const vtrain_fit *fit, vc_err *err)
     const vc_family *is = vc_family_find(vtrain_data_family(t->data));
     if (t->model.begins && (fit->token_times || fit->clean_rows))
         return begin_clean(t, t->model.begins);
+    if (fit->begins && !t->model.begins_as_set)
+        return begin_clean(t, "this transformer marks the first frame");
     if (!vc_inputs_have(t->cfg.extra_inputs, VC_INPUT_FIRST) || fit->clean_first ||
         fit->roles & pictures)
         return 0;

@@ -307,8 +307,8 @@ static int open_run(vtrain *t, vc_flags *set, vc_err *err)
     if (!rc && !t->from.dir)                   /* a run that continues has had the hint */
         rc = vtrain_hint_like(&t->cfg, t, set, err);
     t->validation.own_guidance = vc_flags_given(set, "guidance_scale");
-    t->model.begins = vc_flags_decided(set, "first_frame_conditioning_p") ? NULL
-                      : begins_by(t->cfg.task, t->model.pipeline);
+    t->model.begins_as_set = vc_flags_decided(set, "first_frame_conditioning_p");
+    t->model.begins = t->model.begins_as_set ? NULL : begins_by(t->cfg.task, t->model.pipeline);
     if (!rc)
         rc = vtrain_divide(t, err);
     for (; vc_flags_note(set, reported); reported++)
