@@ -1,24 +1,31 @@
 /* near.c - see near.h */
 #include "common/base/near.h"
 
-#include <ctype.h>
 #include <string.h>
 
-enum { LONGEST = 64, MOST_WORDS = 8, BY_WORDS = 10, NOT_NEAR = 100 };
+enum { LONGEST = 64, MOST_SLIPS = 3, MOST_WORDS = 8, BY_WORDS = 10, NOT_NEAR = 100 };
 
 /* ---- letters ---- */
 
 static char plain(char c)
 {
-    return c == '-' ? '_' : (char)tolower((unsigned char)c);
+    return c == '-' ? '_' : c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
+static bool same_letters(const char *a, const char *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (plain(a[i]) != plain(b[i]))
+            return false;
+    return true;
 }
 
 /* Edit distance with neighbours swapped as one edit (optimal string alignment); a large number for
- * names too long to be one. */
+ * names too long to be one, and where the lengths alone need more edits than are slips. */
 static int distance(const char *a, size_t n, const char *b, size_t m)
 {
     int row[3][LONGEST + 1], *two = row[0], *one = row[1], *now = row[2];
-    if (n > LONGEST || m > LONGEST)
+    if (n > LONGEST || m > LONGEST || n > m + MOST_SLIPS || m > n + MOST_SLIPS)
         return NOT_NEAR;
 
     for (size_t j = 0; j <= m; j++)
@@ -44,7 +51,7 @@ static int distance(const char *a, size_t n, const char *b, size_t m)
 /* Number of edits that are a slip of the finger: one, in long names two or three. */
 static int slips(size_t len)
 {
-    return len < 3 ? -1 : len < 9 ? 1 : len < 18 ? 2 : 3;
+    return len < 3 ? -1 : len < 9 ? 1 : len < 18 ? 2 : MOST_SLIPS;
 }
 
 /* Whether two names have the same digits; others are different flags: text_encoder_2,
@@ -102,7 +109,7 @@ static const char *const alike[][2] = {
 
 static bool is_word(const char *a, size_t n, const char *word)
 {
-    return strlen(word) == n && !distance(a, n, word, n);
+    return strlen(word) == n && same_letters(a, word, n);
 }
 
 /* Cost of taking the word a for the word b: 0 for the same word, 1 for its beginning ("accum"), for
@@ -111,9 +118,9 @@ static int word_cost(const char *a, size_t n, const char *b, size_t m)
 {
     enum { ENDING = 3 };
     size_t less = n < m ? n : m;
-    if (n == m && !distance(a, n, b, m))
+    if (n == m && same_letters(a, b, n))
         return 0;
-    if (less >= 4 && (n < m || n - m <= ENDING) && !distance(a, less, b, less))
+    if (less >= 4 && (n < m || n - m <= ENDING) && same_letters(a, b, less))
         return 1;
     for (size_t i = 0; i < sizeof alike / sizeof *alike; i++)
         if ((is_word(a, n, alike[i][0]) && is_word(b, m, alike[i][1])) ||
