@@ -9,7 +9,7 @@
 
 #include "common/base/buf.h"
 
-enum { MOST_STEPS = 10000000, MOST_HEAP_KIB = 64 << 10, MOST_CHARACTERS = 1 << 14 };
+enum { MOST_STEPS = 10000000, MOST_HEAP_KIB = 64 << 10, MOST_CHARACTERS = 1 << 14, SHOWN = 20 };
 
 struct vc_regex {
     pcre2_code *code;
@@ -65,9 +65,10 @@ static int compile(vc_regex *r, const vc_buf *b, unsigned how, vc_err *err)
     if (code == PCRE2_ERROR_HEAP_FAILED)
         return vc_no_memory(err);
     pcre2_get_error_message(code, why, sizeof why);
-    return at < b->n ? vc_fail(err, VC_EINVAL, "%s, before \"%.20s\"", (const char *)why,
-                               (const char *)b->data + at)
-                     : vc_fail(err, VC_EINVAL, "%s, at the end", (const char *)why);
+    const int rest = at + SHOWN < b->n ? SHOWN : at < b->n ? (int)(b->n - at) : 0;
+    return rest ? vc_fail(err, VC_EINVAL, "%s, before \"%.*s\"", (const char *)why, rest,
+                          (const char *)b->data + at)
+                : vc_fail(err, VC_EINVAL, "%s, at the end", (const char *)why);
 }
 
 int vc_regex_open(vc_regex **out, const char *pattern, unsigned how, vc_err *err)

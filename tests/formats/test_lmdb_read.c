@@ -22,6 +22,7 @@
 #include "tests/formats/lmdb_made.h"
 #include "tests/lib/mutate.h"
 #include "tests/lib/ok.h"
+#include "tests/lib/shards_make.h"
 #include "tests/lib/tmp_dir.h"
 
 /* ---- the same pairs as liblmdb ---- */
@@ -103,6 +104,13 @@ static void damaged(void **state)
     OK(vc_file_read(&data, &n, path, 1 << 30, &err));
     mutate_run(data, n, 6, 1500, LLVMFuzzerTestOneInput);
     free(data);
+    char *set = vc_path_join(*state, "set"), *shard = vc_path_join(set, "shard-00000.lmdb");
+    OK(make_dataset(set, 1, 1 << 30, &err));             /* has an index */
+    OK(vc_file_read(&data, &n, shard, 1 << 30, &err));
+    mutate_run(data, n, 5, 1500, LLVMFuzzerTestOneInput);
+    free(data);
+    free(shard);
+    free(set);
     lmdb_make(path, &r);
     OK(vc_file_read(&data, &n, path, 1 << 30, &err));
     mutate_run(data, n, 7, 1500, LLVMFuzzerTestOneInput);
