@@ -1,5 +1,5 @@
 /* test_lora_files.c - LoRA files in the layouts of other programs are folded in like by peft, with
- * every form of alpha in their metadata. The golden is `lora`. */
+ * every form of alpha in their metadata; damaged files cause no crash. The golden is `lora`. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,6 +14,7 @@
 #include "common/os/file.h"
 #include "formats/json/json.h"
 #include "tests/lib/golden.h"
+#include "tests/lib/mutate.h"
 #include "tests/lib/ok.h"
 #include "train/lora/lora.h"
 
@@ -145,6 +146,26 @@ static void every_layout_merges(void **state)
     vf_safetensors_close(golden);
 }
 
+/* Files of all layouts, damaged. */
+static void damage(void **state)
+{
+    (void)state;
+    vf_safetensors *golden = golden_open("lora");
+    cJSON *cases = golden_json(golden, "cases");
+    uint32_t seed = 0;
+    for (const cJSON *c = cases->child; c; c = c->next) {
+        char *path = write_case(c, VC_F16), *data = NULL;
+        size_t n;
+        vc_err err = { 0 };
+        assert_ok(vc_file_read(&data, &n, path, 1 << 20, &err), &err);
+        mutate_run(data, n, ++seed, 300, LLVMFuzzerTestOneInput);
+        free(data);
+        free(path);
+    }
+    cJSON_Delete(cases);
+    vf_safetensors_close(golden);
+}
+
 /* The merge of rows longer than a tile equals single sums. */
 static void long_rows_merge(void **state)
 {
@@ -234,6 +255,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_layout_merges),
+        cmocka_unit_test(damage),
         cmocka_unit_test(long_rows_merge),
         cmocka_unit_test(metadata_is_read),
     };
