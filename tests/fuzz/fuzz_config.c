@@ -1,10 +1,6 @@
 /* fuzz_config.c - any bytes are read as a file of settings; the first byte chooses YAML, TOML
  * or SimpleTuner's config.env. */
-#include <string.h>
-
-#include "common/cli/flags.h"
-#include "tests/fuzz/fuzz_file.h"
-#include "tests/lib/mutate.h"
+#include "tests/fuzz/fuzz_settings.h"
 
 typedef struct options {
     int64_t rank, size[2];
@@ -39,26 +35,7 @@ static const vc_program program = {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const char *const names[] = { "c.toml", "c.yaml", "c.env" };
-    char path[256], name[] = "prog", flag[] = "--config";
-    char *argv[] = { name, flag, path, NULL };
     options o;
-    vc_flags *set;
-    vc_err err;
-
-    if (size == 0)
-        return 0;
-    snprintf(path, sizeof path, "%s",
-             fuzz_file(names[data[0] % 3], data + 1, size - 1));
-    int rc = vc_flags_parse(&set, &program, &o, 3, argv, stdout, &err);
-    if (rc && rc != VC_EUSAGE)
-        abort();
-    const char *line;
-    for (int i = 0; (line = vc_flags_wrong_line(set, i)); i++)
-        mutate_touch(line, strlen(line));
-    char *yaml = rc ? NULL : vc_flags_yaml(&program, &o);
-    if (yaml)
-        mutate_touch(yaml, strlen(yaml));
-    free(yaml);
-    vc_flags_free(set);
+    fuzz_settings(&program, &o, names, 3, data, size);
     return 0;
 }

@@ -1,15 +1,11 @@
 /* fuzz_peers.c - any bytes are vtrain's file of settings, its own or one of another trainer's: the
  * first byte chooses TOML, YAML, SimpleTuner's config.env or JSON. */
-#include <string.h>
-
 #include "common/base/near.h"
-#include "common/cli/flags.h"
 #include "common/cli/foreign.h"
 #include "common/cli/kinds.h"
 #include "common/cli/like.h"
-#include "tests/fuzz/fuzz_file.h"
-#include "tests/lib/mutate.h"
-#include "train/config.h"
+#include "tests/fuzz/fuzz_settings.h"
+#include "train/settings/rows.h"
 
 /* vtrain's flags, as in train/settings/options.c; the choices that are names of tables are few. */
 #define OPTIMIZERS "adamw|prodigy"
@@ -17,13 +13,6 @@
 #define SCHEDULES "constant|cosine"
 #define OPTIMIZERS_HELP "optimisers"
 #define ADAPTERS_HELP "adapters"
-#define GROUP(topic, title) { .kind = VC_GROUP, .name = title, .aliases = topic },
-#define FLAG(...) ROW(false, __VA_ARGS__)
-#define NEED(...) ROW(true, __VA_ARGS__)
-#define ROW(required_, kind_, name_, value_, allowed_, aliases_, help_) \
-    { .name = #name_, .kind = VC_##kind_, .offset = offsetof(vtrain_config, name_), \
-      .value = value_, .allowed = allowed_, .aliases = aliases_, .help = help_, \
-      .required = required_ },
 
 static const vc_flag flags[] = {
 #include "common/cli/vtrain_flags.def"
@@ -61,26 +50,7 @@ const char *vc_near_choice(const char *choices, const char *text, size_t *len)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const char *const names[] = { "c.toml", "c.yaml", "c.env", "c.json" };
-    char path[256], name[] = "vtrain", flag[] = "--config";
-    char *argv[] = { name, flag, path, NULL };
     vtrain_config o;
-    vc_flags *set;
-    vc_err err;
-
-    if (size == 0)
-        return 0;
-    snprintf(path, sizeof path, "%s",
-             fuzz_file(names[data[0] % 4], data + 1, size - 1));
-    int rc = vc_flags_parse(&set, &program, &o, 3, argv, stdout, &err);
-    if (rc && rc != VC_EUSAGE)
-        abort();
-    const char *line;
-    for (int i = 0; (line = vc_flags_wrong_line(set, i)); i++)
-        mutate_touch(line, strlen(line));
-    char *yaml = rc ? NULL : vc_flags_yaml(&program, &o);
-    if (yaml)
-        mutate_touch(yaml, strlen(yaml));
-    free(yaml);
-    vc_flags_free(set);
+    fuzz_settings(&program, &o, names, 4, data, size);
     return 0;
 }

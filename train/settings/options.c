@@ -15,6 +15,7 @@
 #include "common/adapters/adapter.h"
 #include "train/diffusion/loss.h"
 #include "train/optim/rate.h"
+#include "train/settings/rows.h"
 #include "train/settings/settings.h"
 
 /* Choices that vtrain_check replaces by one of the choices that the run knows. */
@@ -26,13 +27,6 @@ enum { ADAPTER_SFT };                         /* the first choice of --adapter_m
 #define ADAPTERS_HELP vt_adapter_help
 #define SCHEDULES (vtrain_schedule_words + 1)
 #define OPTIMIZERS_HELP vt_optimizer_help
-#define GROUP(topic, title) { .kind = VC_GROUP, .name = title, .aliases = topic },
-#define FLAG(...) ROW(false, __VA_ARGS__)
-#define NEED(...) ROW(true, __VA_ARGS__)
-#define ROW(required_, kind_, name_, value_, allowed_, aliases_, help_) \
-    { .name = #name_, .kind = VC_##kind_, .offset = offsetof(vtrain_config, name_), \
-      .value = value_, .allowed = allowed_, .aliases = aliases_, .help = help_, \
-      .required = required_ },
 
 static const vc_flag flags[] = {
 #include "common/cli/vtrain_flags.def"
