@@ -12,7 +12,7 @@ tr -s ' \n' '\n' >"$others" <<'END'
 --parsable --pty --requeue --signal
 --addr --checksum --dir-cache-time --immutable --include --read-only
 --grep --enable-nvdec
---all --faults --kills --rule --only --fuzz --slurm --grid --layers --rounds --text --ttt --media
+--all --faults --kills --rule --only --fuzz --slurm --grid --layers --rounds --runs --text --ttt --media
 --apply_t5_attn_mask --cache_latents_to_disk --cache_text_encoder_outputs_to_disk
 --regenerate_cache --save_latents_and_embeddings --trust_cache
 --no-build-isolation --lerning_rate --rnak --steps --video_size --flag --name --training
