@@ -144,6 +144,7 @@ static void test_texts(void **state)
         { "ttt:schedule=cos", "\"schedule=cos\" is none of" },
         { "ttt:lr=nan", "\"lr=nan\" is none of" }, { "ttt:lr=1,", "\"\" is none of" },
         { "ttt:schedule=piecewise_constant", "--lr_step_rules" },
+        { "([a-z_.0-9]+)+[A-Z]:lr=1", "more than 10000000 steps" },
         { "nothing:lr=1", "no trained parameter is in this group: their names are like layers.0" },
     };
     (void)state;

@@ -357,8 +357,8 @@ int vtrain_targets_open(vtrain_targets **out, const char *value, const char *con
         rc = collect_names(t, modules, err);
     if (!rc)
         rc = check_containers(t, value, modules, err);
-    if (!rc && t->regex)
-        rc = vc_context(err, vc_regex_check(t->regex, err), "--target_name \"%s\"", value);
+    if (!rc && t->regex && vc_regex_check(t->regex, err))
+        rc = vc_context(err, VC_EUSAGE, "--target_name \"%s\"", value);
     if (!rc && !t->n_names)
         rc = no_match(value, modules, err);
     if (rc) {

@@ -122,9 +122,8 @@ bool vtrain_has_part(const char *name, const char *parts)
 static int check_values(const vtrain_groups *s, const char *example, vc_err *err)
 {
     for (int i = 1; i < s->n; i++) {
-        const int rc = vc_regex_check(s->at[i].match, err);
-        if (rc)
-            return vc_context(err, rc, "--param_groups %s", s->at[i].pattern);
+        if (vc_regex_check(s->at[i].match, err))
+            return vc_context(err, VC_EUSAGE, "--param_groups %s", s->at[i].pattern);
         if (!s->at[i].values)
             return vc_fail(err, VC_EUSAGE, "--param_groups %s: no trained parameter is in this "
                            "group: their names are like %s", s->at[i].pattern, example);

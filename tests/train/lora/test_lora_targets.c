@@ -49,6 +49,25 @@ static void targets_equal_peft(void **state)
     vf_safetensors_close(golden);
 }
 
+/* An expression that tries too many ways to divide a path is refused, not taken for no match. */
+static void test_endless(void **state)
+{
+    static const char *const modules[] = {
+        "transformer_blocks.0.attn1.to_q.aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "proj_out", NULL
+    };
+    static const char *const values[] = { "((\\w+)+\\.?)+!|proj_out", "(a|aa|.)+!|proj_out" };
+    (void)state;
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        vtrain_targets *t;
+        char *note;
+        vc_err err = { 0 };
+        assert_fails(vtrain_targets_open(&t, values[i], modules, (const char *const[]){ NULL },
+                                         NULL, &note, &err), VC_EUSAGE, &err,
+                     "more than 10000000 steps");
+        assert_non_null(strstr(err.text, "--target_name"));
+    }
+}
+
 /* ---- the value for a list of modules ---- */
 
 /* Names in blocks where these are exact; else an expression, in which numbers of blocks are any
@@ -88,6 +107,6 @@ static void test_value_of_list(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_value_of_list),
-        cmocka_unit_test(targets_equal_peft) };
+        cmocka_unit_test(targets_equal_peft), cmocka_unit_test(test_endless) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
