@@ -100,10 +100,24 @@ static int add_named(vf_row *r, const cJSON *o, const char *names, const char *d
     return rc;
 }
 
+/* Whether a column begins with a known name: most rows have none, and need no further search. */
+static bool may_have_known(const cJSON *o)
+{
+    const cJSON *v;
+
+    cJSON_ArrayForEach(v, o)
+        for (int c = 0; c < COLUMNS; c++)
+            if (v->string && !strncmp(v->string, columns[c], strlen(columns[c])))
+                return true;
+    return false;
+}
+
 static int add_known(vf_row *r, const cJSON *o, const char *dir, bool *bad, vc_err *why)
 {
     int rc = 0;
 
+    if (!may_have_known(o))
+        return 0;
     for (int c = 0; c < COLUMNS && !rc && !r->n_references && !*bad; c++) {
         rc = add_column(r, cJSON_GetObjectItemCaseSensitive(o, columns[c]), dir, bad, why);
         for (int k = 0; k < MOST_NUMBERED && !rc && !*bad; k++) {
