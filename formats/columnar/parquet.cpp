@@ -40,7 +40,7 @@ std::unique_ptr<parquet::ParquetFileReader> open_file(const std::string &path)
 
     auto properties = parquet::default_reader_properties();
     properties.enable_buffered_stream();
-    properties.set_buffer_size(READ_BUFFER);
+    properties.set_buffer_size(std::clamp<int64_t>(st.st_size, 1, READ_BUFFER));
     properties.set_page_checksum_verification(true);
     return parquet::ParquetFileReader::Open(take(arrow::io::ReadableFile::Open(path)), properties);
 }
@@ -341,13 +341,14 @@ private:
     /* ReadBatch ends at the end of a page, and its values are valid until the next page. */
     void next_page()
     {
-        std::vector<int16_t> level(PAGE_ROWS);
-        std::vector<parquet::ByteArray> value(PAGE_ROWS);
         int64_t read = 0, used = 0;
 
         begin += (int64_t)page.size();
         page.clear();
-        const int64_t n = reader->ReadBatch(PAGE_ROWS, level.data(), nullptr, value.data(), &read);
+        const int64_t most_rows = std::clamp<int64_t>(end - begin, 1, PAGE_ROWS);
+        std::vector<int16_t> level((size_t)most_rows);
+        std::vector<parquet::ByteArray> value((size_t)most_rows);
+        const int64_t n = reader->ReadBatch(most_rows, level.data(), nullptr, value.data(), &read);
         if (!n)
             throw std::runtime_error("the column ends too early");
         bytes = 0;
