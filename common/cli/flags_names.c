@@ -22,9 +22,11 @@ const char *vc_flags_next_name(const char **list, size_t *len, int *part)
     const char *s = *list;
     if (!s)
         return NULL;
-    s += strspn(s, " ");
-    *len = strcspn(s, " ");
-    *list = s + *len;
+    while (*s == ' ')
+        s++;
+    const char *end = strchrnul(s, ' ');
+    *len = (size_t)(end - s);
+    *list = end;
     bool half = *len > 2 && s[*len - 2] == ':';
     *part = half ? s[*len - 1] - '0' : -1;
     *len -= half ? 2 : 0;
