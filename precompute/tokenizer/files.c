@@ -327,9 +327,10 @@ static vf_key hash_all(const tokenizer *t)
 
 int tok_finish(tokenizer *t, vc_err *err)
 {
+    const bool by_bytes = t->bpe.byte_fallback || t->unigram.byte_fallback;
     char name[8];
 
-    for (int i = 0; i < 256; i++) {
+    for (int i = 0; by_bytes && i < 256; i++) {
         snprintf(name, sizeof name, "<0x%02X>", i);
         t->byte_id[i] = tok_vocab_id(&t->vocab, name, 6);
     }

@@ -153,7 +153,7 @@ struct tokenizer {
     tok_vocab vocab;
     tok_unigram unigram;
     tok_bpe bpe;
-    int32_t byte_id[256];                        /* of "<0x00>" ...; -1: none */
+    int32_t byte_id[256];          /* with byte_fallback, of "<0x00>" ...; -1: none */
     tok_ids front, back;                         /* of a prompt */
     int64_t pad;
     tokenizer_side side;
