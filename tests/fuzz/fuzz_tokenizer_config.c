@@ -20,6 +20,7 @@ static void keep_code(pcre2_code *code);
 #include "precompute/tokenizer/parts.h"
 #include "tests/lib/mutate.h"
 
+enum { MOST = 12 };                          /* tokens of a prompt */
 static const char vocab[] = "{\"a</w>\": 0, \"c\": 1, \"at</w>\": 2, \"<|startoftext|>\": 3, "
                             "\"<|endoftext|>\": 4, \"a\": 5, \"t</w>\": 6, \"!\": 7}";
 static const char merges[] = "#version: 0.2\na t</w>\n";
@@ -62,10 +63,17 @@ static void parse(cJSON *o[3], const char *at, size_t n)
     }
 }
 
+static void check_ids(const int64_t *ids, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] < 0)
+            abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     cJSON *o[3] = { NULL };
-    int64_t *ids, row[12], mask[12];
+    int64_t *ids, row[MOST], mask[MOST];
     vc_err err = { 0 };
     size_t n = 0;
     int used;
@@ -79,14 +87,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (rc && !*err.text)
         abort();                             /* a failure without a message */
     if (!rc && !tok_finish(t, &err)) {
-        if (!tokenizer_ids(t, text, sizeof text - 1, &ids, &n, &err)) {
-            for (size_t i = 0; i < n; i++)
-                if (ids[i] < 0)
-                    abort();
+        if (!tokenizer_prompt(t, text, MOST, row, mask, &used, &err)) {
+            check_ids(row, MOST);
+            if (used < 0 || used > MOST)
+                abort();
+        } else if (!tokenizer_ids(t, text, sizeof text - 1, &ids, &n, &err)) {
+            check_ids(ids, n);               /* it has no pad token, or too many of its own */
             free(ids);
         }
-        if (!tokenizer_prompt(t, text, 12, row, mask, &used, &err) && (used < 0 || used > 12))
-            abort();
     }
     for (int i = 0; i < 3; i++)
         cJSON_Delete(o[i]);
