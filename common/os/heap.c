@@ -15,6 +15,13 @@ void vc_heap_return_freed(void)
 #endif
 }
 
+void vc_heap_keep_freed(void)
+{
+#ifdef M_TRIM_THRESHOLD
+    mallopt(M_TRIM_THRESHOLD, VC_HEAP_KEPT);
+#endif
+}
+
 void vc_heap_trim(void)
 {
 #ifdef __GLIBC__

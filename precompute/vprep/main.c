@@ -319,6 +319,7 @@ static int settled_run(vprep *p, vc_comm *comm, int parsed, vc_err *err)
 int main(int argc, char **argv)
 {
     vc_heap_return_freed();
+    vc_heap_keep_freed();
     vc_std_open();
     vprep p = { 0 };
     vc_comm *comm = NULL;
