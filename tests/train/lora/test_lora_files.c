@@ -251,6 +251,33 @@ static void metadata_is_read(void **state)
     free(path);
 }
 
+/* An expression that tries too many ways to divide a module's path is an error of the module, not
+ * taken for no match. */
+static void an_endless_pattern_is_an_error(void **state)
+{
+    static const float one[6] = { 1, 1, 1, 1, 1, 1 };
+    static const char module[] = "transformer_blocks.0.aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    char *path = vc_path_join(golden_tmp("meta"), "endless.safetensors"), a[96], b[96];
+    const vf_meta meta = { "lora_adapter_metadata",
+                           "{\"transformer.alpha_pattern\":{\"((\\\\w+)+\\\\.?)+[!%]\":3}}" };
+    vtrain_lora_pair p;
+    vtrain_lora *l;
+    vc_err err = { 0 };
+    (void)state;
+    snprintf(a, sizeof a, "%s.lora_A.weight", module);
+    snprintf(b, sizeof b, "%s.lora_B.weight", module);
+    const vf_view v[] = {
+        { a, VC_F32, 2, { 2, 3 }, one, 24 }, { b, VC_F32, 2, { 3, 2 }, one, 24 },
+    };
+    assert_ok(vf_safetensors_write(path, v, 2, &meta, 1, &err), &err);
+    assert_ok(vtrain_lora_open(&l, path, &err), &err);
+    assert_fails(vtrain_lora_get(l, module, &p, &err), VC_EFORMAT, &err,
+                 "alpha_pattern: matching a text takes more than");
+    assert_non_null(strstr(err.text, path));
+    vtrain_lora_close(l);
+    free(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,6 +285,7 @@ int main(void)
         cmocka_unit_test(damage),
         cmocka_unit_test(long_rows_merge),
         cmocka_unit_test(metadata_is_read),
+        cmocka_unit_test(an_endless_pattern_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
