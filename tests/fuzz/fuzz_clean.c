@@ -1,5 +1,6 @@
 /* fuzz_clean.c - any bytes are a prompt that is cleaned as Wan's pipelines clean theirs. A clean
- * text of UTF-8 is UTF-8, without white space at its ends. */
+ * text of UTF-8 is UTF-8, without white space at its ends. What the clean text has in quotes is
+ * found too. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +18,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     if (text_is_clean(prompt) && !text_is_repaired(prompt) && strcmp(prompt, clean))
         abort();
+    char *glyphs = text_glyphs(clean), *bare = text_strip(clean);
+    if (!glyphs || !bare || vc_utf8_prefix(glyphs, strlen(glyphs)) < strlen(glyphs)
+        || strlen(bare) > n)
+        abort();
+    free(glyphs);
+    free(bare);
     free(clean);
     free(prompt);
     return 0;

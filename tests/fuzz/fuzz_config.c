@@ -1,5 +1,5 @@
-/* fuzz_config.c - any bytes are read as a file of settings; the first byte chooses YAML, TOML
- * or SimpleTuner's config.env. */
+/* fuzz_config.c - any bytes are read as a file of settings; the first byte chooses TOML, YAML,
+ * SimpleTuner's config.env or JSON. */
 #include "tests/fuzz/fuzz_settings.h"
 
 typedef struct options {
@@ -34,8 +34,8 @@ static const vc_program program = {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char *const names[] = { "c.toml", "c.yaml", "c.env" };
+    static const char *const names[] = { "c.toml", "c.yaml", "c.env", "c.json" };
     options o;
-    fuzz_settings(&program, &o, names, 3, data, size);
+    fuzz_settings(&program, &o, names, 4, data, size);
     return 0;
 }

@@ -146,6 +146,57 @@ static void every_layout_merges(void **state)
     vf_safetensors_close(golden);
 }
 
+/* Adapters that are no plain pairs, of a weight of 4 x 6, by the ends of their tensors' names. */
+static const struct {
+    const char *module;
+    struct { const char *end; int nd; int64_t dim[2]; } part[6];
+} others[] = {
+    { "lora_unet_x", { { ".hada_w1_a", 2, { 4, 2 } }, { ".hada_w1_b", 2, { 2, 6 } },
+                       { ".hada_w2_a", 2, { 4, 2 } }, { ".hada_w2_b", 2, { 2, 6 } },
+                       { ".alpha", 0, { 0 } } } },
+    { "lora_unet_x", { { ".lokr_w1", 2, { 2, 2 } }, { ".lokr_w2_a", 2, { 2, 1 } },
+                       { ".lokr_w2_b", 2, { 1, 3 } }, { ".alpha", 0, { 0 } } } },
+    { "lora_unet_x", { { ".lokr_w1", 2, { 2, 2 } }, { ".lokr_w2", 2, { 2, 3 } },
+                       { ".dora_scale", 2, { 4, 1 } } } },
+    { "lora_unet_x", { { ".lora_down.weight", 2, { 2, 6 } }, { ".lora_up.weight", 2, { 4, 2 } },
+                       { ".alpha", 0, { 0 } }, { ".dora_scale", 2, { 4, 1 } } } },
+    { "x", { { ".lora_A.weight", 2, { 2, 6 } }, { ".lora_B.weight", 2, { 4, 2 } },
+             { ".lora_magnitude_vector", 1, { 4 } } } },
+};
+
+static char *write_other(size_t i)
+{
+    static const float ones[24] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+                                    1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
+    vf_view v[COUNT(others[0].part)] = { { 0 } };
+    char *path = vc_path_join(golden_tmp("layouts"), "other.safetensors");
+    int n = 0;
+    vc_err err = { 0 };
+    for (; n < (int)COUNT(v) && others[i].part[n].end; n++) {
+        v[n] = (vf_view){ .name = vc_format("%s%s", others[i].module, others[i].part[n].end),
+                          .dtype = VC_F32, .nd = others[i].part[n].nd, .data = ones };
+        memcpy(v[n].dim, others[i].part[n].dim, sizeof others[i].part[n].dim);
+        v[n].bytes = (size_t)vf_view_count(&v[n]) * sizeof *ones;
+    }
+    assert_ok(vf_safetensors_write(path, v, n, NULL, 0, &err), &err);
+    while (n)
+        free((char *)(uintptr_t)v[--n].name);
+    return path;
+}
+
+static void damage_file(const char *path, uint32_t seed)
+{
+    vtrain_lora *l;
+    char *data;
+    size_t n;
+    vc_err err = { 0 };
+    assert_ok(vtrain_lora_open(&l, path, &err), &err);
+    vtrain_lora_close(l);
+    assert_ok(vc_file_read(&data, &n, path, 1 << 20, &err), &err);
+    mutate_run(data, n, seed, 300, LLVMFuzzerTestOneInput);
+    free(data);
+}
+
 /* Files of all layouts, damaged. */
 static void damage(void **state)
 {
@@ -154,12 +205,13 @@ static void damage(void **state)
     cJSON *cases = golden_json(golden, "cases");
     uint32_t seed = 0;
     for (const cJSON *c = cases->child; c; c = c->next) {
-        char *path = write_case(c, VC_F16), *data = NULL;
-        size_t n;
-        vc_err err = { 0 };
-        assert_ok(vc_file_read(&data, &n, path, 1 << 20, &err), &err);
-        mutate_run(data, n, ++seed, 300, LLVMFuzzerTestOneInput);
-        free(data);
+        char *path = write_case(c, VC_F16);
+        damage_file(path, ++seed);
+        free(path);
+    }
+    for (size_t i = 0; i < COUNT(others); i++) {
+        char *path = write_other(i);
+        damage_file(path, ++seed);
         free(path);
     }
     cJSON_Delete(cases);
