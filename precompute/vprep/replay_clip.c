@@ -102,6 +102,23 @@ static int check_geometry(const vprep *p, const vprep_source *s, vb_choice *c, v
     return 0;
 }
 
+/* Draws are written again as they are, so each must be an object, with a list of its options. */
+static int check_draws(const cJSON *draws, vc_err *err)
+{
+    const cJSON *d;
+
+    if (!draws || cJSON_IsNull(draws))
+        return 0;
+    if (!cJSON_IsArray(draws))
+        return vc_fail(err, VC_EFORMAT, "draws: expected a list");
+    cJSON_ArrayForEach(d, draws) {
+        const cJSON *options = cJSON_GetObjectItemCaseSensitive(d, "options");
+        if (!cJSON_IsObject(d) || (options && !cJSON_IsArray(options)))
+            return vc_fail(err, VC_EFORMAT, "draws: expected objects, whose options are lists");
+    }
+    return 0;
+}
+
 int plan_replayed_clip(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err *err)
 {
     const char *at = (const char *)p->plan.file.data + it->line - 1;
@@ -143,8 +160,10 @@ int plan_replayed_clip(const vprep *p, const vprep_item *it, vprep_clip *clip, v
     if (!rc) {
         clip->draws = cJSON_DetachItemFromObjectCaseSensitive(o, "draws");
         snprintf(c->key, sizeof c->key, "%s", key);
-        rc = check_geometry(p, &p->list.sources[it->row], c, err);
+        rc = check_draws(clip->draws, err);
     }
+    if (!rc)
+        rc = check_geometry(p, &p->list.sources[it->row], c, err);
     cJSON_Delete(o);
     return vc_context(err, rc, "%s: sample %u, variant %u", p->c.plan, it->number, it->variant);
 }

@@ -54,6 +54,12 @@ static const struct {
     { "\"resize\":[96,170]", "\"resize\":[96]", "resize: expected two integers" },
     { "\"id\":\"1111111111111111\"", "\"id\":\"3333333333333333\"", "not in the metadata" },
     { "\"sample\":0,", "\"sample\":-1,", "out of range" },
+    { "\"range\":[0,83],\"pick\":3", "\"options\":{\"a\":\"1\"},\"pick\":3",
+      "draws: expected objects, whose options are lists" },
+    { "{\"purpose\":\"start\",\"range\":[0,83],\"pick\":3}", "[{\"options\":1}]",
+      "draws: expected objects" },
+    { "\"draws\":[{\"purpose\":\"start\",\"range\":[0,83],\"pick\":3}]", "\"draws\":{\"a\":1}",
+      "draws: expected a list" },
 };
 
 static void edited_plans(void **state)
