@@ -42,14 +42,14 @@ static void add_member(vc_buf *tar, char kind, const char *name, size_t len, con
 
     memcpy(head, name, len < 100 ? len : 100);
     snprintf(head + 100, 8, "%07o", 0644);
-    snprintf(head + 124, 12, "%011zo", link ? 0 : n);
+    snprintf(head + 124, 12, "%011o", link ? 0 : (unsigned)n);
     head[156] = link ? kind : '0';
     if (link)
         memcpy(head + 157, data, n < 100 ? n : 100);
     memcpy(head + 257, "ustar\00000", 8);
     for (int i = 0; i < BLOCK; i++)
         all += (uint8_t)head[i];
-    snprintf(sum, sizeof sum, "%06o", all);
+    snprintf(sum, sizeof sum, "%06o", all % 0777777);
     memcpy(head + 148, sum, sizeof sum);
     vc_buf_add(tar, head, sizeof head);
     if (link)
