@@ -1,9 +1,9 @@
 # These functions register tests. A source file is looked up in the caller's folder, then in lib/
 # and fuzz/; the programs are built in <build>/tests.
 set(VLT_TESTS_ENV "VLT_BUILD=${CMAKE_BINARY_DIR};VLT_SOURCE=${CMAKE_SOURCE_DIR}")
-# oneDNN 2.6 reads an element beyond its list when it makes some convolutions for AMX, and does not use
-# it (jit_brgemm_amx_uker.cpp, skipped_bd_mask); where the list ends with the sanitizer's memory, that
-# is a segmentation fault.
+# When oneDNN 2.6 makes some convolutions for AMX, it reads an element beyond a list, which it does
+# not use (skipped_bd_mask in jit_brgemm_amx_uker.cpp). Where the list ends with the sanitizer's
+# memory, that is a segmentation fault.
 if(VLT_SANITIZE)
   list(APPEND VLT_TESTS_ENV ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16)
 endif()
