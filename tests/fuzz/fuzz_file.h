@@ -1,39 +1,18 @@
-/* fuzz_file.h - files of a fuzz target, in a folder of its own that goes at the end. The folder is
- * in memory where the system has /dev/shm: a file on a disk takes longer than the reader. */
+/* fuzz_file.h - the files of a fuzz target. fuzz_disk.c writes them to a folder, for unit tests
+ * that have the target and for readers that open files by a library; fuzz_memory.c, which the other
+ * targets have, keeps them in memory. */
 #ifndef TESTS_FUZZ_FUZZ_FILE_H
 #define TESTS_FUZZ_FUZZ_FILE_H
 
-#include <fcntl.h>
+#include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 
-#include "common/os/file.h"
-
-static char fuzz_dir[64];
-
-static void fuzz_remove(void)
-{
-    vc_remove_tree(fuzz_dir, NULL);
-}
-
-/* Writes a file below the folder and returns its path, which the next call changes. The file
- * is truncated behind the data, so that its memory is used again. */
-static inline const char *fuzz_file(const char *name, const uint8_t *data, size_t n)
-{
-    static char path[256];
-    if (!*fuzz_dir) {
-        snprintf(fuzz_dir, sizeof fuzz_dir, "%s/fuzz-XXXXXX",
-                 access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
-        if (!mkdtemp(fuzz_dir) || atexit(fuzz_remove))
-            abort();
-    }
-    snprintf(path, sizeof path, "%s/%s", fuzz_dir, name);
-    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0 || write(fd, data, n) != (ssize_t)n || ftruncate(fd, (off_t)n) || close(fd))
-        abort();
-    return path;
-}
+/* Makes or replaces a file of the target's folder, or of another one if `name` is a whole path.
+ * Returns its path, which the next call changes. The data are copied. */
+const char *fuzz_file(const char *name, const void *data, size_t n);
+/* Removes a file that fuzz_file made. */
+void fuzz_unlink(const char *path);
+/* Returns the path of the target's folder. */
+const char *fuzz_folder(void);
 
 #endif

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "common/os/file.h"
+#include "tests/fuzz/fuzz_file.h"
 #include "tests/lib/mutate.h"
 #include "tests/lib/shards_make.h"
 
@@ -35,9 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char path[64];
     snprintf(path, sizeof path, "%s/manifest.json", dataset());
-    FILE *f = fopen(path, "wb");
-    if (!f || (size && fwrite(data, size, 1, f) != 1) || fclose(f))
-        abort();
+    fuzz_file(path, data, size);
     read_everything(folder);
     return 0;
 }

@@ -1,6 +1,8 @@
 /* fuzz_metadata.c - any bytes are read as a list of clips; the first byte chooses csv, json, jsonl
  * or a tar, which is made of its members: a byte for the kind ('1' is a hard link, '2' a symbolic
  * one, others are files), the name, NUL, and the data or the link's target, NUL. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/buf.h"

@@ -1,11 +1,10 @@
 /* fuzz_plan.c - any bytes are replayed as a plan: an error, or clips that keep every rule. */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "precompute/vprep/plan_lines.h"
 #include "precompute/vprep/record.h"
+#include "tests/fuzz/fuzz_file.h"
 #include "tests/lib/mutate.h"
 
 static char *captions[] = { (char *)"a cat" };
@@ -49,21 +48,15 @@ static void must_hold(const vprep *p, const vprep_item *it)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char path[40];
     vprep p = { .list = { .meta = { .rows = rows, .n = 2 }, .sources = sources } };
     vc_err err = { 0 };
-    int fd = memfd_create("plan", 0);
 
-    if (fd < 0 || write(fd, data, size) != (ssize_t)size)
-        abort();
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    p.c.plan = path;
+    p.c.plan = (char *)fuzz_file("plan.jsonl", data, size);
     vb_rules_default(&p.rules, vc_family_find("builtin"));
     if (!plan_replay(&p, &err))
         for (uint32_t i = 0; i < p.plan.n_items; i++)
             must_hold(&p, &p.plan.items[i]);
     vc_map_close(&p.plan.file);
     free(p.plan.items);
-    close(fd);
     return 0;
 }

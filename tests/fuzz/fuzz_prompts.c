@@ -1,5 +1,6 @@
 /* fuzz_prompts.c - any bytes are read as a list of validation prompts; the first byte chooses its
  * form. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "precompute/run/prompts.h"

@@ -2,6 +2,8 @@
 #ifndef TESTS_FUZZ_FUZZ_SETTINGS_H
 #define TESTS_FUZZ_FUZZ_SETTINGS_H
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/cli/flags.h"

@@ -1,5 +1,6 @@
 /* fuzz_state.c - any bytes are read as a checkpoint's trainer.json or checksums.json; the first
  * byte chooses. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/fuzz/fuzz_file.h"
@@ -18,7 +19,7 @@ static void check_sums(void)
     static atomic_int stop;
     vf_sums_report r;
     vc_err err = { 0 };
-    if (vf_sums_check(fuzz_dir, NULL, found, NULL, &stop, &r, &err))
+    if (vf_sums_check(fuzz_folder(), NULL, found, NULL, &stop, &r, &err))
         abort();
     if (r.none)
         abort();
@@ -28,7 +29,7 @@ static void read_state(void)
 {
     vtrain_state s = { 0 };
     vc_err err = { 0 };
-    int rc = vtrain_state_read(&s, fuzz_dir, &err);
+    int rc = vtrain_state_read(&s, fuzz_folder(), &err);
     if (rc && (!*err.text || err.code != rc))
         abort();                             /* a failure without a message */
     if (!rc && (s.step < 0 || s.n_spans < 0))
