@@ -195,6 +195,8 @@ int vf_metadata_edit(vf_metadata *m, const char *path, vf_edits_done *done, vc_e
     edits all = { 0 };
     *done = (vf_edits_done){ 0 };
     int rc = read_file(&all, path, err);
+    if (!rc && !all.n)
+        rc = vc_fail(err, VC_EFORMAT, "%s: no edit: is it cut short, or another file?", path);
     if (!rc)
         rc = vc_context(err, check_segments(m, &all, err), "%s", path);
     if (!rc)

@@ -71,6 +71,8 @@ int vf_metadata_add_regs(vf_metadata *m, const char *path, const vf_metadata_opt
     if (!rc && more.values)
         rc = vc_fail(err, VC_EINVAL, "%s: pictures in the rows of Parquet files are not read here: "
                      "give a folder of pictures, or a list of paths", path);
+    if (!rc && !more.n)
+        rc = vc_fail(err, VC_EFORMAT, "%s: no row: is it cut short, or another file?", path);
     char *full = rc ? NULL : realpath(path, NULL);
     vf_row *rows = rc ? NULL : realloc(m->rows, sizeof *rows * (size_t)(m->n + more.n + 1));
     if (rows)

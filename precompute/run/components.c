@@ -90,6 +90,16 @@ static int take_order(vprep *p, vc_err *err)
     return 0;
 }
 
+/* Returns the first flag that names a part which only a model's files need; NULL: none does. */
+static const char *given_part(const vprep_config *c)
+{
+    for (int i = 0; i < PREP_MAX_TEXTS; i++)
+        if (c->text_encoder[i] || c->tokenizer[i])
+            return c->text_encoder[i] ? vc_text_slots[i] : vc_tokenizer_slots[i];
+    return c->image_encoder ? "image_encoder" : c->image_processor ? "image_processor"
+           : c->connectors ? "connectors" : NULL;
+}
+
 static int find_family(vprep *p, vc_err *err)
 {
     vprep_config *c = &p->c;
@@ -103,12 +113,10 @@ static int find_family(vprep *p, vc_err *err)
         return vc_fail(err, VC_EUSAGE, "--vae: --model %s has a VAE of its own: leave one of the "
                        "two flags out", vc_families()->name);
     if (c->model || !c->vae) {
-        for (int i = 0; i < PREP_MAX_TEXTS && !c->model; i++)
-            if (c->text_encoder[i] || c->tokenizer[i])
-                return vc_fail(err, VC_EUSAGE, "--%s: give --model or --vae too; without them the "
-                               "built-in encoders are used",
-                               c->text_encoder[i] ? vc_text_slots[i]
-                                                  : vc_tokenizer_slots[i]);
+        const char *part = c->model ? NULL : given_part(c);
+        if (part)
+            return vc_fail(err, VC_EUSAGE, "--%s: give --model or --vae too; without them the "
+                           "built-in encoders are used", part);
         int rc = c->model ? check_transformer(p, err) : builtin ? 0 : check_forgotten(c, err);
         return rc ? rc : prep_family_of(&p->encoders.family, c->model, err);
     }
@@ -433,6 +441,35 @@ static int find_parts(vprep *p, int max_length, vc_err *err)
     return rc ? rc : find_vision(p, err);
 }
 
+/* Names the flags of parts that no model of the family has. */
+static void say_unused(const vprep *p)
+{
+    const vprep_config *c = &p->c;
+    const prep_family *f = &p->encoders.family;
+    bool beside = false, pictures = f->vision != NULL;
+
+    for (int i = 0; i < p->encoders.n_text; i++) {
+        const vc_text *t = &vc_family_texts(f->is, f->pipeline)[i];
+        beside |= t->beside != NULL;
+        pictures |= t->picture || t->each;
+    }
+    const struct { const char *flag; bool unused; } parts[] = {
+        { "image_encoder", c->image_encoder && !f->vision },
+        { "image_processor", c->image_processor && !pictures },
+        { "connectors", c->connectors && !beside },
+    };
+    static const char text[] = "--%s: models of %s have none, so that it has no effect here";
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (parts[i].unused)
+            vc_say(p->progress, text, parts[i].flag, f->is->name);
+    for (int i = p->encoders.n_text; i < PREP_MAX_TEXTS; i++) {
+        if (c->text_encoder[i])
+            vc_say(p->progress, text, vc_text_slots[i], f->is->name);
+        if (c->tokenizer[i])
+            vc_say(p->progress, text, vc_tokenizer_slots[i], f->is->name);
+    }
+}
+
 /* The built-in encoders run in one way: flags that ask for another have no effect. */
 static void use_builtin(vprep *p)
 {
@@ -515,6 +552,8 @@ int vprep_components(vprep *p, const vc_family **sizes, vc_err *err)
         rc = find_parts(p, max_length, err);
     else
         use_builtin(p);
+    if (!rc)
+        say_unused(p);
     if (!rc && p->c.model && (int)mode != p->c.train_mode && !goes_with_all(p, train_mode))
         vc_warn(p->progress, "%s is trained with --train_mode %s, not %s (a change of mode encodes "
                 "no clip again)", p->c.model, vc_mode_names[mode], vc_mode_names[p->c.train_mode]);

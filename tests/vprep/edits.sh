@@ -44,6 +44,7 @@ bad '{"id":"00000000000000ff","exclude":1}' 'exclude: true or false expected'
 bad '{"id":"00000000000000ff","captions":[]}' 'a list of 1 to'
 bad '{"id":"00000000000000ff","captions":[1]}' 'a list of strings expected'
 bad $'{"id":"00000000000000ff","exclude":true}\n{' 'bad.jsonl: line 2: '
+bad '' 'bad.jsonl: no edit: is it cut short, or another file?'
 expect 1 'none.jsonl' vprep "${at[@]}" --out c --edits none.jsonl
 absent c/manifest.json
 for i in 0 1 2 3 4 5 6; do echo "{\"id\":\"$(id_of $i)\",\"exclude\":true}"; done >all.jsonl

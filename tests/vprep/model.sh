@@ -31,6 +31,16 @@ cp -r "$dir/m" "$dir/copy"
 check "a copy" 0 vprep "${meta[@]}" --model "$dir/copy" --train_mode i2v --out "$dir/a" &&
     stderr_has "0 encoded, 4 reused"
 
+# ---- flags of parts that the family or the built-in encoders lack ----
+parts="image_encoder image_processor connectors text_encoder_2 tokenizer_3"
+check "parts of other families" 0 vprep "${meta[@]}" --train_mode i2v --out "$dir/a" \
+    $(printf -- '--%s none ' $parts)
+for part in $parts; do stderr_has "--$part: models of cogvideox have none"; done
+for part in $parts; do
+    expect 2 "--$part: give --model or --vae too" vprep --meta "$dir/media/metadata.json" \
+        --out "$dir/n" --$part none
+done
+
 # ---- modes share clips; precision and tiles make another dataset ----
 check inpaint 0 vprep "${meta[@]}" --train_mode inpaint --out "$dir/a" &&
     stderr_has "0 encoded, 4 reused" && stderr_has "inpaint"

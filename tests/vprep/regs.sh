@@ -35,6 +35,13 @@ need prep --meta media/metadata.json --reg_data_dir more --out fewer
 [ "$(weights fewer | awk '/^more/ { n += $2 } END { print n }')" = 5 ] || wrong "more count than 5"
 expect '1 2' '--reg_data_dir: none: No such file' prep --meta media/metadata.json \
     --reg_data_dir none --out none.lmdb
+head -c 10240 /dev/zero >zeros.tar
+: >cut.jsonl
+for reg in zeros.tar cut.jsonl; do
+    expect 1 "$reg: no row: is it cut short, or another file?" prep \
+        --meta media/metadata.json --reg_data_dir $reg --out none.lmdb
+done
+absent none.lmdb
 
 # ---- the same training as by an option of --latents ----
 need prep --meta media/metadata.json --out own
