@@ -14,6 +14,7 @@
 #endif
 
 #include "common/cpu/loops.h"
+#include "common/os/limits.h"
 #include "common/os/map.h"
 #include "common/os/threads.h"
 
@@ -49,7 +50,8 @@ static int open_threads(vt_dev *d, int asked, char note[], size_t size, vc_err *
 
     if (asked < 0 || asked > MOST)
         return vc_fail(err, VC_EINVAL, "%d threads: 0 (all) to %d are possible", asked, MOST);
-    int want = asked ? asked : said ? omp_get_max_threads() : omp_get_num_procs();
+    const int there = omp_get_num_procs(), may = vc_within_quota(there);
+    int want = asked ? asked : said ? omp_get_max_threads() : may;
     want = want < MOST ? want : MOST;
     int team = cpu_team(want), rc = vc_can_thread(team, err);
     if (rc)
@@ -59,6 +61,10 @@ static int open_threads(vt_dev *d, int asked, char note[], size_t size, vc_err *
         snprintf(note, size, " of %d (%s)", want,
                  d->threads < team ? "OpenMP grants no more"
                  : omp_in_parallel() ? "inside a parallel region" : "OMP_THREAD_LIMIT");
+    else if (may < there)
+        snprintf(note, size, " (the control group has time of %d of %d processors)", may, there);
+    else if (want > there)
+        snprintf(note, size, " on %d processor%s", there, there == 1 ? "" : "s");
     return 0;
 }
 
@@ -79,7 +85,7 @@ static void cpu_close(vt_dev *d)
 
 static int set_up(vt_dev *d, const vt_options *o, vc_err *err)
 {
-    char note[48] = "";
+    char note[96] = "";
     int rc = cpu_isa_open(&d->isa, o->kernels, err);
 
     if (rc || (rc = open_threads(d, o->threads, note, sizeof note, err)))
@@ -134,24 +140,6 @@ static int cpu_status(vt_dev *d, vc_err *err)
 
 /* ---- memory ---- */
 
-/* Returns the memory limit of the control group, or SIZE_MAX. */
-static size_t group_limit(void)
-{
-    static const char *const files[] = { "/sys/fs/cgroup/memory.max",
-                                         "/sys/fs/cgroup/memory/memory.limit_in_bytes" };
-    size_t limit = SIZE_MAX;
-
-    for (int i = 0; i < 2; i++) {
-        FILE *f = fopen(files[i], "re");
-        unsigned long long n;
-        if (f && fscanf(f, "%llu", &n) == 1 && n < limit)
-            limit = n;
-        if (f)
-            fclose(f);
-    }
-    return limit;
-}
-
 /* The bytes that a limit leaves a process that has `pages` of its kind. */
 static size_t below_limit(const struct rlimit *r, unsigned long long pages)
 {
@@ -184,8 +172,8 @@ static size_t limits_leave(void)
  * is left for weights, mapped files and stacks. */
 static size_t pool_size(size_t page)
 {
-    size_t n = (size_t)sysconf(_SC_PHYS_PAGES) * page, group = group_limit();
-    size_t half = limits_leave() / 2;
+    size_t n = (size_t)sysconf(_SC_PHYS_PAGES) * page;
+    size_t group = (size_t)vc_limits_read("").memory, half = limits_leave() / 2;
 
     n = group < n ? group : n;
     return half < n ? half : n;

@@ -10,6 +10,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "common/os/limits.h"
+
 /* ---- settings that are read at the start ---- */
 
 /* The least size of a thread's stack in KiB. With the built-in model and codec 256 KiB were enough
@@ -131,6 +133,8 @@ int vc_fair_cores(int processes)
     cpu_set_t may;
     long all = sysconf(_SC_NPROCESSORS_ONLN);
     bool bound = !sched_getaffinity(0, sizeof may, &may) && CPU_COUNT(&may) < all;
-    long n = bound ? CPU_COUNT(&may) : all / processes;
-    return n < 1 ? 1 : (int)n;
+    const long n = bound ? CPU_COUNT(&may) : all / processes;
+    const long share = vc_within_quota((int)all) / processes;   /* the quota is of all of them */
+    const long least = share < n ? share : n;
+    return least < 1 ? 1 : (int)least;
 }

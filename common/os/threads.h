@@ -23,7 +23,8 @@ int vc_calm_threads(char **argv, vc_err *err);
 int vc_can_thread(int n, vc_err *err);
 
 /* Returns the cores for one of `processes` processes of this machine that do the same work: the
- * cores that it is bound to, or an even share if it is not bound. At least 1. */
+ * cores that it is bound to, or an even share if it is not bound, and no more than its share of the
+ * quota that a control group has (limits.h). At least 1. */
 int vc_fair_cores(int processes);
 
 #endif

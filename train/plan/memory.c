@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/os/heap.h"
+#include "common/os/limits.h"
 #include "common/tensor/packing.h"
 #include "train/models/weights.h"
 #include "train/parallel/dist.h"
@@ -36,18 +37,20 @@ int64_t vtrain_private_bytes(void)
     return (resident - shared) * sysconf(_SC_PAGESIZE);
 }
 
-/* Bytes of memory available on this machine; 0 where unknown. */
+/* Bytes of memory available on this machine, and within the limit of its control group; 0 where
+ * unknown. */
 static int64_t free_bytes(void)
 {
     char line[128];
     long long kib = 0;
+    const int64_t left = vc_limits_read("").memory_left;
     FILE *f = fopen("/proc/meminfo", "re");
     while (f && fgets(line, sizeof line, f))
         if (sscanf(line, "MemAvailable: %lld kB", &kib) == 1)
             break;
     if (f)
         fclose(f);
-    return kib * 1024;
+    return left < kib * 1024 ? left : kib * 1024;
 }
 
 /* Bytes of the model: weights, gradients, and what runs with it. */
