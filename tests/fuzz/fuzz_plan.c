@@ -46,6 +46,21 @@ static void must_hold(const vprep *p, const vprep_item *it)
     vprep_clip_free(&clip);
 }
 
+/* Reads the samples of the lines alone, as a run does of the plan of the dataset before it. */
+static void read_ids(const char *plan)
+{
+    plan_ids ids = { 0 };
+    uint32_t number;
+    vc_err err = { 0 };
+    int rc = plan_ids_read(&ids, plan, &err);
+    if (rc && (!*err.text || err.code != rc))
+        abort();                             /* a failure without a message */
+    if (ids.n && !plan_ids_find(&ids, ids.v[ids.n - 1].id, &number))
+        abort();
+    plan_ids_below(&ids, plan, "a", &err);
+    free(ids.v);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     vprep p = { .list = { .meta = { .rows = rows, .n = 2 }, .sources = sources } };
@@ -58,5 +73,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             must_hold(&p, &p.plan.items[i]);
     vc_map_close(&p.plan.file);
     free(p.plan.items);
+    read_ids(p.c.plan);
     return 0;
 }
