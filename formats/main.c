@@ -13,6 +13,7 @@
 
 #include "common/base/near.h"
 #include "common/os/heap.h"
+#include "common/os/lock.h"
 #include "common/os/map.h"
 #include "common/os/streams.h"
 
@@ -436,6 +437,7 @@ int main(int argc, char **argv)
     vc_flags_name_typed(set, v.progress);
     if (!rc)
         rc = vc_maps_check(run(b, &v, set, &err), &err);
+    vc_lock_say_missing(v.progress);
     if (rc >= 0 && vc_std_flush(stdout, &err))
         rc = err.code;
     vc_progress_close(v.progress);

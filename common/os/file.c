@@ -125,8 +125,9 @@ int vc_sync_dir(const char *path, vc_err *err)
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return vc_fail_errno(err, "%s", path);
-    /* EINVAL: some network filesystems cannot sync a folder */
-    int rc = fsync(fd) && errno != EINVAL ? vc_fail_errno(err, "%s", path) : 0;
+    /* some network file systems cannot sync a folder */
+    int rc = fsync(fd) && errno != EINVAL && errno != EBADF && errno != EOPNOTSUPP &&
+             errno != ENOSYS ? vc_fail_errno(err, "%s", path) : 0;
     close(fd);
     return rc;
 }

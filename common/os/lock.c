@@ -4,6 +4,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,6 +114,45 @@ static int try_lock(int fd, int how)
     return rc;
 }
 
+static pthread_mutex_t missing_lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_bool missing;
+static char missing_path[PATH_MAX], missing_why[64];     /* of the first file without a lock */
+
+/* True if flock failed because the file system has no locks. */
+static bool has_none(const char *path)
+{
+    const int code = errno;
+    if (code != ENOSYS && code != EOPNOTSUPP && code != ENOLCK)
+        return false;
+    pthread_mutex_lock(&missing_lock);
+    if (!missing) {
+        snprintf(missing_path, sizeof missing_path, "%s", path);
+        snprintf(missing_why, sizeof missing_why, "%s", strerror(code));
+        missing = true;
+    }
+    pthread_mutex_unlock(&missing_lock);
+    return true;
+}
+
+bool vc_lock_missing(void)
+{
+    return missing;
+}
+
+void vc_lock_say_missing(vc_progress *p)
+{
+    if (missing)
+        vc_warn(p, "%s: its file system has no locks (flock: %s): nothing keeps a second process "
+                "from writing there, so start one at a time", missing_path, missing_why);
+}
+
+int vc_lock_open(int fd, bool shared, const char *path, vc_err *err)
+{
+    if (!try_lock(fd, (shared ? LOCK_SH : LOCK_EX) | LOCK_NB) || has_none(path))
+        return 0;
+    return errno == EWOULDBLOCK ? busy(path, fd, err) : vc_fail_errno(err, "%s: flock", path);
+}
+
 /* Takes the lock. A vc_lock_held elsewhere may hold it for a moment, so a busy file is tried
  * again a few times. */
 static int take(int fd, const char *path, int wait, vc_err *err)
@@ -121,7 +163,7 @@ static int take(int fd, const char *path, int wait, vc_err *err)
         nanosleep(&pause, NULL);
         rc = try_lock(fd, LOCK_EX | wait);
     }
-    if (!rc)
+    if (!rc || has_none(path))
         return 0;
     return errno == EWOULDBLOCK ? busy(path, fd, err) : vc_fail_errno(err, "%s: flock", path);
 }

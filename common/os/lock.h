@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 #include "common/base/err.h"
+#include "common/os/progress.h"
 
 /* Takes an exclusive lock on path (made if needed) and returns the descriptor in *fd, -1 on
  * failure. VC_EBUSY if another process holds the lock; the text names that process if the system
@@ -21,6 +22,15 @@ int vc_lock_wait(int *fd, const char *path, vc_err *err);
 /* Returns true if another process holds the lock on path, which must exist; holder describes that
  * process, or is empty if the system does not show it. */
 enum { VC_LOCK_HOLDER = 400 };
+/* Takes a lock on an open file or folder without waiting, one that other processes share or an
+ * exclusive one; path names it in errors. VC_EBUSY: another process holds it. */
+int vc_lock_open(int fd, bool shared, const char *path, vc_err *err);
 bool vc_lock_held(char holder[VC_LOCK_HOLDER], const char *path);
+
+/* Some file systems have no locks: Lustre as it is often mounted, NFS without its daemon, some of
+ * FUSE. There the functions above do as if no other process were there. vc_lock_missing returns
+ * whether this has happened in this process, and vc_lock_say_missing warns of it, with the file. */
+bool vc_lock_missing(void);
+void vc_lock_say_missing(vc_progress *p);
 
 #endif

@@ -5,6 +5,7 @@
  * that change: they cannot belong to the map that it looks for, which is open. */
 #include "common/os/map.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -217,6 +218,10 @@ static int map_file(vc_map *m, int fd, const struct stat *st, off_t at, size_t s
     char *name = strdup(path);
     word *torn = calloc(words, sizeof *torn);
     void *p = g && name && torn ? mmap(NULL, size, access, MAP_SHARED, fd, at) : MAP_FAILED;
+    /* some file systems of FUSE and 9P have private maps alone, which read the same */
+    if (p == MAP_FAILED && g && name && torn && access == PROT_READ &&
+        (errno == ENODEV || errno == EINVAL))
+        p = mmap(NULL, size, access, MAP_PRIVATE, fd, at);
     if (p != MAP_FAILED) {
         pthread_mutex_lock(&lock);
         g->path = name;

@@ -25,7 +25,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -60,7 +59,8 @@ bool vf_dataset_abandoned(const char *path)
     char *state = vc_path_join(path, VF_STATE);
     int lock = -1, shards;
     bool complete = false, free_lock;
-    free_lock = state && vc_file_exists(state) && !vc_lock_file(&lock, state, NULL);
+    free_lock = state && vc_file_exists(state) && !vc_lock_file(&lock, state, NULL) &&
+                !vc_lock_missing();
     if (free_lock)                           /* after it: a writer completes while it holds it */
         vf_dataset_progress(path, &shards, &complete, NULL);
     if (lock >= 0)
@@ -86,9 +86,10 @@ int vf_writer_lock(vf_writer *w, const char *state, vc_err *err)
 
 int vf_writer_share(vf_writer *w, vc_err *err)
 {
-    if (w->ranks > 1 && flock(w->lock, LOCK_SH | LOCK_NB))
-        return vc_fail_errno(err, "%s/%s: flock", w->dir, VF_STATE);
-    return 0;
+    char *state = w->ranks > 1 ? vc_path_join(w->dir, VF_STATE) : NULL;
+    int rc = w->ranks < 2 ? 0 : state ? vc_lock_open(w->lock, true, state, err) : vc_no_memory(err);
+    free(state);
+    return rc;
 }
 
 static int lock_manifest(const vf_writer *w, int *fd, vc_err *err)

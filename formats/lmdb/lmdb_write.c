@@ -76,6 +76,9 @@ static int lmdb_error(vf_env *e, int code, const char *what, vc_err *err)
     e->broken = true;
     if (code == ENOSPC || code == EDQUOT || code == EFBIG || (code == EIO && disk_is_full(e)))
         return full(e, code == EIO ? ENOSPC : code, err);
+    if (code == ENODEV)
+        return vc_fail(err, VC_EIO, "%s: %s: its file system has no shared maps, by which LMDB "
+                       "writes: make the dataset on another disk, and copy it", e->file, what);
     return vc_fail(err, code == ENOMEM ? VC_ENOMEM : VC_EIO, "%s: %s: %s", e->file, what,
                    mdb_strerror(code));
 }

@@ -9,11 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/os/file.h"
+#include "common/os/lock.h"
 #include "formats/vlat/owner.h"
 
 enum { BLOCK = 1 << 18 };
@@ -77,8 +77,11 @@ static int lock(folder *f, const char *path, bool *there, vc_err *err)
     *there = f->lock >= 0 || errno != ENOENT;
     if (f->lock < 0)
         return *there ? vc_fail_errno(err, "%s", path) : 0;
-    if (flock(f->lock, LOCK_EX | LOCK_NB))
+    rc = vc_lock_open(f->lock, false, path, err);
+    if (rc == VC_EBUSY)
         return vc_fail(err, VC_EBUSY, "%s: another vlat pull or push writes there", path);
+    if (rc)
+        return rc;
     *there = !fstat(f->lock, &mine) && !stat(path, &now) && mine.st_dev == now.st_dev &&
              mine.st_ino == now.st_ino;
     return 0;

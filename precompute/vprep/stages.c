@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/os/file.h"
+#include "common/os/lock.h"
 #include "formats/columnar/columnar.h"
 #include "formats/metadata/edits.h"
 #include "formats/metadata/wording.h"
@@ -125,6 +126,7 @@ static int open_writer(vprep *p, vc_err *err)
     int rc = vprep_share_open(p, &o, err);
     cJSON_Delete(head);
     prep_reuse_read_hints(p);
+    vc_lock_say_missing(p->progress);
     if (!rc && p->ranks.rank == 0)
         rc = vprep_remember(p, err);
     if (!rc && p->writer && vf_writer_lost_shards(p->writer))

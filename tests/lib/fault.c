@@ -5,19 +5,20 @@
  * A rule is CALL[@PART]:N[+]:ACTION.
  *   CALL    open (also fopen, openat, opendir), read (pread, fread), write (pwrite, writev, fwrite,
  *           fflush, fclose), sync (fsync, fdatasync, msync), rename, unlink (unlinkat, remove,
- *           rmdir), mkdir, truncate, close, mmap, flock, thread (pthread_create), memory (malloc,
- *           calloc, realloc, posix_memalign, aligned_alloc), any (all of these but memory), list
- *           (readdir, of which any counts none), change
- *           (the calls that change the disk: write, sync, rename, unlink, mkdir, truncate), space
- *           (statvfs: with ENOSPC it reports that no byte is free)
+ *           rmdir), mkdir, truncate, close, mmap, share (of these MAP_SHARED alone), flock, link
+ *           (symlink), thread (pthread_create), memory (malloc, calloc, realloc, posix_memalign,
+ *           aligned_alloc), any (all of these but memory), list (readdir, of which any counts
+ *           none), change (the calls that change the disk: write, sync, rename, unlink, mkdir,
+ *           truncate), space (statvfs: with ENOSPC it reports that no byte is free)
  *   @PART   restricts the rule to calls on a path that contains PART, or on a descriptor of such a
  *           path
  *   N       the number of the call that the rule disturbs, from 1; N+ for this call and all later
  *           ones
  *   ACTION  the name of an error (ENOSPC, EDQUOT, EIO, EMFILE, EACCES, EINTR, EAGAIN, ENOMEM,
- *           ENOENT, EBUSY); short: the call reads or writes half of the bytes; kill, stop, term,
- *           hup: the program receives SIGKILL, SIGSTOP, SIGTERM or SIGHUP before the call; run:
- *           /bin/sh runs $VLT_FAULT_RUN before the call, without this library
+ *           ENOENT, EBUSY, ENODEV, ENOSYS, ENOLCK, EPERM); short: the call reads or writes half of
+ *           the bytes; kill, stop, term, hup: the program receives SIGKILL, SIGSTOP, SIGTERM or
+ *           SIGHUP before the call; run: /bin/sh runs $VLT_FAULT_RUN before the call, without this
+ *           library
  * With VLT_FAULT_COUNT=FILE a program that exits appends a line "CALL NUMBER" for each kind of call
  * to FILE, so that a script knows the number of calls to disturb. Each rule has its own count, over
  * all threads; a forked child continues the count for itself, and a program that the child executes
@@ -43,19 +44,19 @@
 #include <unistd.h>
 
 enum {
-    OPEN, READ, WRITE, SYNC, RENAME, UNLINK, MKDIR, TRUNCATE, CLOSE, MMAP, FLOCK, THREAD, MEMORY,
-    LIST, ANY,
-    CHANGE, SPACE, CALLS
+    OPEN, READ, WRITE, SYNC, RENAME, UNLINK, MKDIR, TRUNCATE, CLOSE, MMAP, SHARE, FLOCK, LINK,
+    THREAD, MEMORY, LIST, ANY, CHANGE, SPACE, CALLS
 };
 static const char *const call_name[CALLS] = {
     "open", "read", "write", "sync", "rename", "unlink", "mkdir", "truncate", "close", "mmap",
-    "flock", "thread", "memory", "list", "any", "change", "space"
+    "share", "flock", "link", "thread", "memory", "list", "any", "change", "space"
 };
 enum { SHORT = -1, KILL = -2, STOP = -3, TERM = -4, HUP = -5, RUN = -6 };
 static const struct { const char *name; int action; } actions[] = {
     { "ENOSPC", ENOSPC }, { "EDQUOT", EDQUOT }, { "EIO", EIO }, { "EMFILE", EMFILE },
     { "EACCES", EACCES }, { "EINTR", EINTR }, { "EAGAIN", EAGAIN }, { "ENOMEM", ENOMEM },
-    { "ENOENT", ENOENT }, { "EBUSY", EBUSY }, { "short", SHORT }, { "kill", KILL },
+    { "ENOENT", ENOENT }, { "EBUSY", EBUSY },
+    { "ENODEV", ENODEV }, { "ENOSYS", ENOSYS }, { "ENOLCK", ENOLCK }, { "EPERM", EPERM }, { "short", SHORT }, { "kill", KILL },
     { "stop", STOP }, { "term", TERM }, { "hup", HUP }, { "run", RUN },
 };
 
@@ -129,6 +130,7 @@ static bool counts(int rule_call, int call)
                                          [UNLINK] = true, [MKDIR] = true, [TRUNCATE] = true };
     const bool any = call != MEMORY && call != SPACE && call != LIST;
     return rule_call == call || (rule_call == ANY && any) ||
+           (rule_call == MMAP && call == SHARE) ||
            (rule_call == CHANGE && changes[call]);
 }
 
@@ -351,11 +353,15 @@ WRAP(int, rmdir, (const char *p), T(const char *), (p), -1, UNLINK, p, -1)
 WRAP(int, mkdir, (const char *p, mode_t m), T(const char *, mode_t), (p, m), -1, MKDIR, p, -1)
 WRAP(int, ftruncate, (int fd, off_t n), T(int, off_t), (fd, n), -1, TRUNCATE, NULL, fd)
 WRAP(int, ftruncate64, (int fd, off_t n), T(int, off_t), (fd, n), -1, TRUNCATE, NULL, fd)
+WRAP(int, symlink, (const char *a, const char *b), T(const char *, const char *), (a, b), -1, LINK,
+     b, -1)
 WRAP(int, flock, (int fd, int op), T(int, int), (fd, op), -1, FLOCK, NULL, fd)
 WRAP(void *, mmap, (void *a, size_t n, int p, int f, int fd, off_t o),
-     T(void *, size_t, int, int, int, off_t), (a, n, p, f, fd, o), MAP_FAILED, MMAP, NULL, fd)
+     T(void *, size_t, int, int, int, off_t), (a, n, p, f, fd, o), MAP_FAILED,
+     f & MAP_SHARED ? SHARE : MMAP, NULL, fd)
 WRAP(void *, mmap64, (void *a, size_t n, int p, int f, int fd, off_t o),
-     T(void *, size_t, int, int, int, off_t), (a, n, p, f, fd, o), MAP_FAILED, MMAP, NULL, fd)
+     T(void *, size_t, int, int, int, off_t), (a, n, p, f, fd, o), MAP_FAILED,
+     f & MAP_SHARED ? SHARE : MMAP, NULL, fd)
 
 WRAP(struct dirent *, readdir, (DIR *d), T(DIR *), (d), NULL, LIST, NULL, dirfd(d))
 

@@ -1,6 +1,8 @@
 /* export.c - writes whole models and pipelines for other programs; see export.h */
 #include "train/output/export.h"
 
+#include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -189,13 +191,17 @@ static bool plain_name(const char *name)
     return *name && *name != '.' && !strchr(name, '/');
 }
 
-static int link_component(const char *dir, const char *model, const char *name, vc_err *err)
+static int link_component(const char *dir, const char *model, const char *name, bool *linked,
+                          vc_err *err)
 {
     char *from = vc_path_join(model, name), *to = vc_path_join(dir, name), *real = NULL;
     int rc = from && to ? 0 : vc_no_memory(err);
     if (!rc && vc_file_exists(from) && !vc_file_exists(to)) {
         real = realpath(from, NULL);
-        if (!real || symlink(real, to))
+        const int code = !real || symlink(real, to) ? errno : 0;
+        if (real && (code == EPERM || code == EOPNOTSUPP || code == ENOSYS))
+            *linked = false;
+        else if (code)
             rc = vc_fail_errno(err, "%s", to);
     }
     free(real);
@@ -204,7 +210,8 @@ static int link_component(const char *dir, const char *model, const char *name, 
     return rc;
 }
 
-int vtrain_export_pipeline(const char *dir, const char *model, vf_sums *sums, vc_err *err)
+int vtrain_export_pipeline(const char *dir, const char *model, vf_sums *sums, bool *linked,
+                           vc_err *err)
 {
     static const char index[] = "model_index.json";
     char *from = vc_path_join(model, index), *to = vc_path_join(dir, index), *text = NULL;
@@ -217,7 +224,7 @@ int vtrain_export_pipeline(const char *dir, const char *model, vf_sums *sums, vc
             rc = vc_context(err, vf_json_parse(&o, text, n, err), "%s", from);
         for (const cJSON *c = rc || !dir ? NULL : o->child; c && !rc; c = c->next)
             if (cJSON_IsArray(c) && plain_name(c->string))
-                rc = link_component(dir, model, c->string, err);
+                rc = link_component(dir, model, c->string, linked, err);
         if (!rc && dir)
             rc = vf_sums_put(sums, to, text, n, err);
     }

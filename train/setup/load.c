@@ -150,7 +150,7 @@ int vtrain_load_model(vtrain *t, vc_err *err)
     if (!rc)
         vt_params_watch(t->params, loaded, t);
     if (!rc && whole && t->cfg.export_pipeline && t->cfg.model)
-        rc = vc_context(err, vtrain_export_pipeline(NULL, t->cfg.model, NULL, err),
+        rc = vc_context(err, vtrain_export_pipeline(NULL, t->cfg.model, NULL, NULL, err),
                         "--export_pipeline");
     if (!rc)
         rc = vtrain_dit_open(&t->model.dit, t->model.family, t->model.config, t->params, &src, err);

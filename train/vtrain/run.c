@@ -223,6 +223,7 @@ static int open_output(vtrain *t, vc_err *err)
         rc = vc_no_memory(err);
     if (!rc)
         rc = vc_lock_file(&t->output.lock, lock, err);
+    vc_lock_say_missing(t->ui);
     if (!rc)
         rc = check_output(t, err);
     if (!rc)

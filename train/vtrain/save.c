@@ -112,10 +112,14 @@ static int write_full(const vtrain *t, const char *dir, vf_sums *sums, vc_err *e
 /* Writes the files beside a full finetune's transformer. */
 static int write_beside(const vtrain *t, const char *dir, vf_sums *sums, vc_err *err)
 {
+    bool linked = true;
     int rc = write_scheduler(t, dir, sums, err);
     if (!rc && t->cfg.export_pipeline && t->cfg.model)
-        rc = vc_context(err, vtrain_export_pipeline(dir, t->cfg.model, sums, err),
+        rc = vc_context(err, vtrain_export_pipeline(dir, t->cfg.model, sums, &linked, err),
                         "--export_pipeline");
+    if (!linked)
+        vc_warn(t->ui, "--export_pipeline: the file system of %s has no links: copy the other "
+                "components of %s into each checkpoint", t->cfg.output_dir, t->cfg.model);
     return rc;
 }
 
@@ -309,7 +313,7 @@ static int64_t checkpoint_bytes(vtrain *t)
 static int64_t free_bytes(const vtrain *t)
 {
     struct statvfs fs;
-    if (statvfs(t->cfg.output_dir, &fs))
+    if (statvfs(t->cfg.output_dir, &fs) || !fs.f_blocks)     /* some of FUSE tell nothing */
         return INT64_MAX;
     return (int64_t)(fs.f_bavail * fs.f_frsize);
 }
