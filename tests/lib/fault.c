@@ -56,7 +56,8 @@ static const struct { const char *name; int action; } actions[] = {
     { "ENOSPC", ENOSPC }, { "EDQUOT", EDQUOT }, { "EIO", EIO }, { "EMFILE", EMFILE },
     { "EACCES", EACCES }, { "EINTR", EINTR }, { "EAGAIN", EAGAIN }, { "ENOMEM", ENOMEM },
     { "ENOENT", ENOENT }, { "EBUSY", EBUSY },
-    { "ENODEV", ENODEV }, { "ENOSYS", ENOSYS }, { "ENOLCK", ENOLCK }, { "EPERM", EPERM }, { "short", SHORT }, { "kill", KILL },
+    { "ENODEV", ENODEV }, { "ENOSYS", ENOSYS }, { "ENOLCK", ENOLCK }, { "EPERM", EPERM },
+    { "short", SHORT }, { "kill", KILL },
     { "stop", STOP }, { "term", TERM }, { "hup", HUP }, { "run", RUN },
 };
 

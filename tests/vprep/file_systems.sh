@@ -51,8 +51,8 @@ echo '{"_class_name":"HunyuanVideoPipeline","vae":["diffusers","AutoencoderKLHun
     >m/model_index.json
 need "${prep[@]}" --model m --out coded
 full=(vtrain --model m --latents coded --training_type full-finetune --threads 1)
-expect 0 '--export_pipeline: the file system of plain has no links' fault 'link:1+:EPERM' "${full[@]}" \
-    --output_dir plain --max_train_steps 1
+expect 0 '--export_pipeline: the file system of plain has no links' \
+    fault 'link:1+:EPERM' "${full[@]}" --output_dir plain --max_train_steps 1
 absent plain/checkpoint-1/vae
 expect 1 'checkpoint-1.*/vae: Input/output error' fault 'link:1+:EIO' "${full[@]}" \
     --output_dir other_run --max_train_steps 1

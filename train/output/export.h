@@ -64,8 +64,8 @@ int vtrain_export_full(const char *folder, vt_params *p, const vtrain_weights *w
  * for each component that the index names and dir lacks. The links are absolute paths, so the
  * checkpoint needs the model in its place (cp -rL makes a copy without links). Does nothing if the
  * model has no model_index.json. dir NULL: only reads model_index.json, so that the run fails on a
- * damaged one before its first step. sums as above; links have no checksums. *linked is false if the
- * file system has no links, so that components lack; NULL if dir is. VC_EFORMAT: the file is
+ * damaged one before its first step. sums as above; links have no checksums. *linked is false if
+ * the file system has no links, so that components lack; NULL if dir is. VC_EFORMAT: the file is
  * damaged; the error names it. */
 int vtrain_export_pipeline(const char *dir, const char *model, vf_sums *sums, bool *linked,
                            vc_err *err);

@@ -118,8 +118,9 @@ static int write_beside(const vtrain *t, const char *dir, vf_sums *sums, vc_err 
         rc = vc_context(err, vtrain_export_pipeline(dir, t->cfg.model, sums, &linked, err),
                         "--export_pipeline");
     if (!linked)
-        vc_warn(t->ui, "--export_pipeline: the file system of %s has no links: copy the other "
-                "components of %s into each checkpoint", t->cfg.output_dir, t->cfg.model);
+        vc_warn(t->ui, "--export_pipeline: the file system of %s has no links: from_pretrained "
+                "opens a checkpoint once the other components of %s are copied into it",
+                t->cfg.output_dir, t->cfg.model);
     return rc;
 }
 
