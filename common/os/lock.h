@@ -19,12 +19,12 @@
 int vc_lock_file(int *fd, const char *path, vc_err *err);
 /* The same, but waits until the holder releases the lock. */
 int vc_lock_wait(int *fd, const char *path, vc_err *err);
-/* Returns true if another process holds the lock on path, which must exist; holder describes that
- * process, or is empty if the system does not show it. */
-enum { VC_LOCK_HOLDER = 400 };
 /* Takes a lock on an open file or folder without waiting, one that other processes share or an
  * exclusive one; path names it in errors. VC_EBUSY: another process holds it. */
 int vc_lock_open(int fd, bool shared, const char *path, vc_err *err);
+/* Returns true if another process holds the lock on path, which must exist; holder describes that
+ * process, or is empty if the system does not show it. */
+enum { VC_LOCK_HOLDER = 400 };
 bool vc_lock_held(char holder[VC_LOCK_HOLDER], const char *path);
 
 /* Some file systems have no locks: Lustre as it is often mounted, NFS without its daemon, some of
