@@ -1,5 +1,4 @@
 /* test_limits.c - limits of control groups, read from folders that stand for /proc and mounts. */
-#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -34,19 +33,18 @@ static void test_job(void **state)
     put(*state, "proc/self/cgroup", "0::/system.slice/slurm/job_7/step_0/task_1\n");
     put(*state, "proc/self/mountinfo", "30 1 8:1 / / rw - ext4 /dev/sda1 rw\n" MOUNT2);
     const char *const job = "sys/fs/cgroup/system.slice/slurm/job_7";
-    char path[256];
-    snprintf(path, sizeof path, "%s/step_0/task_1/memory.max", job);
-    put(*state, path, "max\n");
-    snprintf(path, sizeof path, "%s/memory.max", job);
-    put(*state, path, "8000000\n");
-    snprintf(path, sizeof path, "%s/memory.high", job);
-    put(*state, path, "7000000\n");
-    snprintf(path, sizeof path, "%s/memory.current", job);
-    put(*state, path, "3000000\n");
-    snprintf(path, sizeof path, "%s/memory.stat", job);
-    put(*state, path, "anon 1\nfile 2000000\ninactive_file 400000\nactive_file 600000\n");
-    snprintf(path, sizeof path, "%s/cpu.max", job);
-    put(*state, path, "max 100000\n");
+    static const char *const files[][2] = {
+        { "step_0/task_1/memory.max", "max\n" },
+        { "memory.max", "8000000\n" }, { "memory.high", "7000000\n" },
+        { "memory.current", "3000000\n" },
+        { "memory.stat", "anon 1\nfile 2000000\ninactive_file 400000\nactive_file 600000\n" },
+        { "cpu.max", "max 100000\n" },
+    };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char path[256];
+        snprintf(path, sizeof path, "%s/%s", job, files[i][0]);
+        put(*state, path, files[i][1]);
+    }
     put(*state, "sys/fs/cgroup/system.slice/memory.max", "9000000\n");
     put(*state, "sys/fs/cgroup/system.slice/memory.current", "8900000\n");
     put(*state, "sys/fs/cgroup/system.slice/cpu.max", "250000 100000\n");
