@@ -6,11 +6,44 @@
 #include <time.h>
 
 enum { PAUSE_MS = 50,                        /* doubles with each attempt that fails */
-       LONGEST_WAIT = 120 };                 /* seconds that a server may ask for */
+       LONGEST_WAIT = 120,                   /* seconds that a server may ask for */
+       PATIENCE = 10 };                      /* seconds of silence before the first warning */
 
-int vlat_place_stopped(const vlat_place *p, vc_err *err)
+void vlat_place_asks(vlat_place *p)
+{
+    if (!p->told)
+        p->since = vc_seconds();
+    p->asked = true;
+}
+
+void vlat_place_hears(vlat_place *p)
+{
+    p->asked = false;
+    p->told = 0;
+}
+
+void vlat_place_rests(vlat_place *p)
+{
+    p->asked = false;
+}
+
+static void warn_of_silence(vlat_place *p)
 {
     const vlat_limits *l = p->limits;
+    double first = (double)l->timeout / 2 < PATIENCE ? (double)l->timeout / 2 : PATIENCE;
+    double silent = vc_seconds() - p->since;
+    char buf[32];
+    if (!p->asked || silent < (p->told ? 2 * p->told : first))
+        return;
+    p->told = silent;
+    vc_warn(l->ui, "%s has not answered for %s (--timeout and --max_time end the wait)", p->shown,
+            vc_human_time(buf, silent));
+}
+
+int vlat_place_stopped(vlat_place *p, vc_err *err)
+{
+    const vlat_limits *l = p->limits;
+    warn_of_silence(p);
     if (*vc_stop_flag() || l->stop)
         return vc_fail(err, VC_ESTOP, "stopped; the same command continues");
     if (l->end > 0 && vc_seconds() >= l->end)
@@ -20,7 +53,7 @@ int vlat_place_stopped(const vlat_place *p, vc_err *err)
 }
 
 /* Sleeps, but not beyond a stop. */
-static void pause_for(const vlat_place *p, double seconds)
+static void pause_for(vlat_place *p, double seconds)
 {
     const struct timespec some = { .tv_nsec = PAUSE_MS * 1000000L };
     double end = vc_seconds() + seconds;

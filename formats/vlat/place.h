@@ -31,6 +31,8 @@ typedef struct vlat_limits {
     int64_t timeout;                         /* seconds */
     int64_t max_time;                        /* seconds of the whole transfer; 0: any */
     double end;                              /* of max_time, in vc_seconds(); 0: never */
+    vc_progress *ui;                         /* gets a warning about a place that does not answer;
+                                              * NULL: silent */
 } vlat_limits;
 
 typedef struct vlat_place vlat_place;
@@ -70,11 +72,21 @@ struct vlat_place {
     const vlat_limits *limits;               /* borrowed */
     int64_t wait;                            /* seconds of peace that the server asks for after
                                               * the last get, or 0 */
+    bool asked;                              /* a request waits for its first byte, */
+    double since, told;                      /* since this time of vc_seconds(); a warning has told
+                                              * of so many of these seconds */
 };
 
 /* Whether the user or another thread of the transfer asked for an end (VC_ESTOP), or the time of
  * the transfer is over (VC_EIO): both say so in err. */
-int vlat_place_stopped(const vlat_place *p, vc_err *err);
+int vlat_place_stopped(vlat_place *p, vc_err *err);
+
+/* A request begins; its first byte has come; it ends. Between the first two vlat_place_stopped,
+ * which every wait calls, warns after half of the limits' `timeout` or 10 s, whichever is less, and
+ * when the wait has doubled. Requests without an answer in between are one wait. */
+void vlat_place_asks(vlat_place *p);
+void vlat_place_hears(vlat_place *p);
+void vlat_place_rests(vlat_place *p);
 
 /* Attempts to bring one file. An attempt fails if it ends before the last byte. */
 typedef struct vlat_tries {

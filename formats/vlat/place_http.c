@@ -33,6 +33,7 @@ static size_t on_data(char *data, size_t size, size_t n, void *arg)
     size_t all = size * n;
     if (!h->started)
         curl_easy_getinfo(h->curl, CURLINFO_RESPONSE_CODE, &status);
+    vlat_place_hears(&h->place);
     if (status == HTTP_OK)
         h->skip = h->from;
     h->started = true;
@@ -46,7 +47,7 @@ static size_t on_data(char *data, size_t size, size_t n, void *arg)
 
 static int on_progress(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
 {
-    const http *h = arg;
+    http *h = arg;
     (void)a, (void)b, (void)c, (void)d;
     return vlat_place_stopped(&h->place, NULL) != 0;
 }
@@ -86,6 +87,7 @@ static int outcome(http *h, CURLcode code, bool *again, vc_err *err)
     long status = 0;
     curl_off_t wait = 0;
     curl_easy_getinfo(h->curl, CURLINFO_RESPONSE_CODE, &status);
+    vlat_place_rests(&h->place);
     if (h->failed)
         return err ? err->code : VC_EIO;
     int rc = vlat_place_stopped(&h->place, err);
@@ -125,6 +127,7 @@ static int get(vlat_place *p, const char *name, uint64_t from, uint64_t n, const
     curl_easy_setopt(h->curl, CURLOPT_LOW_SPEED_LIMIT, (long)p->limits->lowest_speed);
     curl_easy_setopt(h->curl, CURLOPT_LOW_SPEED_TIME, (long)p->limits->timeout);
     curl_easy_setopt(h->curl, CURLOPT_RANGE, from || !open ? range : NULL);
+    vlat_place_asks(p);
     int rc = outcome(h, curl_easy_perform(h->curl), again, err);
     rc = vc_context(err, rc, "%s/%s", p->shown, name);
     free(url);

@@ -121,8 +121,10 @@ static int start(ssh *s, const vc_buf *script, bool asks, vc_err *err)
     s->moves = s->slow = false;
     s->moved = 0;
     s->since = vc_seconds();
-    if (asks)
+    if (asks) {
+        vlat_place_asks(&s->place);
         vc_buf_printf(&all, "echo '%.*s'; ", MARK - 1, mark);
+    }
     vc_buf_printf(&all, "cd %s 2>/dev/null || exit %d; ", s->dir, MISSING);
     vc_buf_add(&all, script->data, script->n);
     char *text = vc_buf_take(&all);
@@ -198,6 +200,7 @@ static int await_end(ssh *s, bool must, int rc, int *status, vc_err *err)
 static int finish(ssh *s, bool must, int rc, bool *again, vc_err *err)
 {
     int status = 0;
+    vlat_place_rests(&s->place);
     close_pipe(&s->in);
     close_pipe(&s->out);
     if (!s->pid)
@@ -244,6 +247,7 @@ static int take_mark(ssh *s, size_t k, size_t *n, vc_err *err)
     if (memcmp(mark + s->marked, s->block, *n))
         return name_text(s, (const char *)s->block, k, err);
     s->marked += *n;
+    vlat_place_hears(&s->place);
     return 0;
 }
 

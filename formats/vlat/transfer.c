@@ -140,7 +140,7 @@ vlat_limits vlat_limits_of(const vlat *v)
 {
     const vlat_options *o = v->o;
     return (vlat_limits){ .lowest_speed = o->lowest_speed, .timeout = o->timeout,
-                          .max_time = o->max_time,
+                          .max_time = o->max_time, .ui = v->progress,
                           .end = o->max_time ? vc_seconds() + (double)o->max_time : 0 };
 }
 

@@ -86,12 +86,14 @@ absent slow.lmdb/manifest.json
 serve drip=40000
 expect 0 '1 sample, root' timeout -k 1 300 vlat pull "$url" --where 'sample < 1' --out slow2.lmdb \
     --timeout 2 --lowest_speed 10B
+stderr_lacks 'has not answered'
 serve drip=2 all=yes
 expect 1 'manifest.json: less than 1024 bytes a second' \
     timeout -k 1 300 vlat pull "$url" --out slow3.lmdb --timeout 1
 serve silent=yes all=yes
 expect 1 'manifest.json: less than 1024 bytes a second came for 1 s' \
     timeout -k 1 300 vlat pull "$url" --out silent.lmdb --timeout 1
+stderr_has 'warning: http.* has not answered for [0-9.]* s (--timeout and --max_time end the wait)'
 # the time of the whole copy is over; the same command continues
 serve drip=3000
 expect 1 'the 2 s of --max_time are over; the same command continues' \

@@ -233,6 +233,7 @@ FAKE_SLOW='mkdir -p' FAKE_BYTES=0
 expect 1 \
     'a command there has not answered for 10 s (10 times --timeout): does `ssh box true` work' \
     timeout -k 1 300 vlat push set.lmdb box:stood2.lmdb --timeout 1
+stderr_has 'warning: box:stood2.lmdb has not answered for [0-9.]* s (--timeout and --max_time'
 expect 1 'the 2 s of --max_time are over' \
     timeout -k 1 300 vlat push set.lmdb box:stood2.lmdb --max_time 2
 unset FAKE_SLOW FAKE_BYTES
