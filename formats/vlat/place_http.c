@@ -87,6 +87,8 @@ static int outcome(http *h, CURLcode code, bool *again, vc_err *err)
     long status = 0;
     curl_off_t wait = 0;
     curl_easy_getinfo(h->curl, CURLINFO_RESPONSE_CODE, &status);
+    if (status)
+        vlat_place_hears(&h->place);         /* an error has no byte for on_data */
     vlat_place_rests(&h->place);
     if (h->failed)
         return err ? err->code : VC_EIO;
