@@ -67,20 +67,15 @@ static size_t count_values(const char *text, size_t n)
     return values;
 }
 
-int vf_json_parse(cJSON **out, const char *text, size_t n, vc_err *err)
+/* Parses the n bytes of a text at whose begin s is. */
+static int parse(cJSON **out, vf_scan *s, size_t n, vc_err *err)
 {
-    return vf_json_parse_after(out, text, n, 0, err);
-}
-
-int vf_json_parse_after(cJSON **out, const char *text, size_t n, size_t before, vc_err *err)
-{
+    const char *text = s->text;
     *out = NULL;
 
-    vf_scan s = vf_scan_of(text, n);
-    s.before = before;
-    int rc = vf_scan_skip(&s, err);
+    int rc = vf_scan_skip(s, err);
     if (!rc)
-        rc = vf_scan_done(&s, err);
+        rc = vf_scan_done(s, err);
     if (!rc && count_values(text, n) > VF_JSON_VALUES)
         rc = vc_fail(err, VC_EFORMAT, "more than %d values in one text", VF_JSON_VALUES);
     if (rc)
@@ -96,6 +91,26 @@ int vf_json_parse_after(cJSON **out, const char *text, size_t n, size_t before, 
     }
     *out = v;
     return 0;
+}
+
+int vf_json_parse(cJSON **out, const char *text, size_t n, vc_err *err)
+{
+    vf_scan s = vf_scan_of(text, n);
+    return parse(out, &s, n, err);
+}
+
+int vf_json_parse_after(cJSON **out, const char *text, size_t n, size_t before, vc_err *err)
+{
+    vf_scan s = vf_scan_of(text, n);
+    s.before = before;
+    return parse(out, &s, n, err);
+}
+
+int vf_json_parse_line(cJSON **out, const char *text, size_t n, vc_err *err)
+{
+    vf_scan s = vf_scan_of(text, n);
+    s.one_line = true;
+    return parse(out, &s, n, err);
 }
 
 int vf_json_read(cJSON **out, const char *path, size_t max, vc_err *err)

@@ -23,6 +23,8 @@ int vf_json_parse(cJSON **out, const char *text, size_t n, vc_err *err);
 /* The same for a text that begins on the line after `before` others: errors name the line of the
  * file. */
 int vf_json_parse_after(cJSON **out, const char *text, size_t n, size_t before, vc_err *err);
+/* The same for one line of a file, whose number the caller adds to errors: they name the column. */
+int vf_json_parse_line(cJSON **out, const char *text, size_t n, vc_err *err);
 /* Parses a whole file of at most max bytes; a byte order mark in front is skipped. */
 int vf_json_read(cJSON **out, const char *path, size_t max, vc_err *err);
 /* Parses the file `name` of a folder. The caller adds the file to a later error about a field with

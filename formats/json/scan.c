@@ -26,8 +26,9 @@ int vf_scan_fail(const vf_scan *s, vc_err *err, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(what, sizeof what, fmt, ap);
     va_end(ap);
-    return vc_fail(err, VC_EFORMAT, "line %zu, column %zu: %s", line, (size_t)(s->at - from) + 1,
-                   what);
+    size_t column = (size_t)(s->at - from) + 1;
+    return s->one_line ? vc_fail(err, VC_EFORMAT, "column %zu: %s", column, what)
+                       : vc_fail(err, VC_EFORMAT, "line %zu, column %zu: %s", line, column, what);
 }
 
 char vf_scan_peek(vf_scan *s)

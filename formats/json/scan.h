@@ -17,6 +17,7 @@ enum { VF_JSON_DEPTH = 64, VF_JSON_NUMBER = 60 };    /* levels; characters of a 
 typedef struct vf_scan {
     const char *text, *at, *end;
     size_t before;                     /* lines of the file before the text: errors count them */
+    bool one_line;                     /* the caller names the line: errors begin "column 17: " */
 } vf_scan;
 
 /* The bytes between the quotes of a string, escapes included. */

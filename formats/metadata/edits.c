@@ -106,7 +106,7 @@ static int read_line(edits *all, const char *line, size_t n, vc_err *err)
 {
     cJSON *o;
     edit e = { 0 };
-    int rc = vf_json_parse(&o, line, n, err);
+    int rc = vf_json_parse_line(&o, line, n, err);
     if (!rc)
         rc = parse_edit(&e, o, err);
     cJSON_Delete(o);

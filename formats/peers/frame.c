@@ -271,7 +271,7 @@ int exchange_lines(const char *path, int (*fn)(void *arg, const cJSON *o, vc_err
     size_t n;
     while (!(rc = vc_lines_next(&l, &line, &n, err)) && line) {
         cJSON *o = NULL;
-        rc = n ? vf_json_parse(&o, line, n, err) : 0;
+        rc = n ? vf_json_parse_line(&o, line, n, err) : 0;
         if (o)
             rc = cJSON_IsObject(o) ? fn(arg, o, err)
                                    : vc_fail(err, VC_EFORMAT, "an object expected");

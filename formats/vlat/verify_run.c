@@ -76,7 +76,7 @@ static int check_lines(const char *path, vc_err *why)
     size_t n;
     while (!(rc = vc_lines_next(&l, &line, &n, why)) && line && l.ended) {
         cJSON *o;
-        rc = vc_context(why, vf_json_parse(&o, line, n, why), "line %" PRId64, l.number);
+        rc = vc_context(why, vf_json_parse_line(&o, line, n, why), "line %" PRId64, l.number);
         if (rc)
             break;
         cJSON_Delete(o);

@@ -29,7 +29,7 @@ int plan_head_parse(plan_head *h, const char *text, size_t n, vc_err *err)
     const char *hex;
     int64_t number, variant;
     cJSON *o;
-    int rc = vf_json_parse(&o, text, n, err);
+    int rc = vf_json_parse_line(&o, text, n, err);
 
     if (!rc)
         rc = vf_json_str(o, "id", &hex, err);
@@ -114,7 +114,7 @@ static int add_below(void *arg, const char *text, size_t n, vc_err *err)
     const char *path;
     plan_head h;
     cJSON *o;
-    int rc = vf_json_parse(&o, text, n, err);
+    int rc = vf_json_parse_line(&o, text, n, err);
 
     if (!rc)
         rc = vf_json_str(o, "path", &path, err);

@@ -105,6 +105,18 @@ static void test_depth(void **state)
     }
 }
 
+/* Of a line whose number the caller knows the column is named. */
+static void test_parse_line(void **state)
+{
+    (void)state;
+    vc_err err;
+    cJSON *v;
+    assert_int_equal(vf_json_parse_line(&v, "{\"a\": tru}", 10, &err), VC_EFORMAT);
+    assert_string_equal(err.text, "column 7: expected a value");
+    assert_int_equal(vf_json_parse_line(&v, "{\"a\": 1}", 8, &err), 0);
+    cJSON_Delete(v);
+}
+
 /* A byte 0 is refused, even if more text follows. */
 static void test_nul_byte(void **state)
 {
@@ -258,7 +270,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parse), cmocka_unit_test(test_depth),
-        cmocka_unit_test(test_nul_byte), cmocka_unit_test(test_getters),
+        cmocka_unit_test(test_parse_line), cmocka_unit_test(test_nul_byte),
+        cmocka_unit_test(test_getters),
         cmocka_unit_test(test_line), cmocka_unit_test(test_scan_int),
         cmocka_unit_test(test_utf8), cmocka_unit_test(test_buf),
     };
