@@ -81,9 +81,10 @@ struct vlat_place {
  * the transfer is over (VC_EIO): both say so in err. */
 int vlat_place_stopped(vlat_place *p, vc_err *err);
 
-/* A request begins; its first byte has come; it ends. Between the first two vlat_place_stopped,
- * which every wait calls, warns after half of the limits' `timeout` or 10 s, whichever is less, and
- * when the wait has doubled. Requests without an answer in between are one wait. */
+/* These say that a request begins, that its first byte has come, and that it has ended. While a
+ * request has no byte, vlat_place_stopped, which every wait calls, warns: after half of the limits'
+ * `timeout` or 10 s, whichever is less, and each time that the wait has doubled. Requests that
+ * follow one another without an answer are one wait. */
 void vlat_place_asks(vlat_place *p);
 void vlat_place_hears(vlat_place *p);
 void vlat_place_rests(vlat_place *p);
