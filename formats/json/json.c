@@ -67,7 +67,7 @@ static size_t count_values(const char *text, size_t n)
     return values;
 }
 
-/* Parses the n bytes of a text at whose begin s is. */
+/* Parses a text of n bytes, at whose beginning s is. */
 static int parse(cJSON **out, vf_scan *s, size_t n, vc_err *err)
 {
     const char *text = s->text;

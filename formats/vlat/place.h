@@ -72,9 +72,9 @@ struct vlat_place {
     const vlat_limits *limits;               /* borrowed */
     int64_t wait;                            /* seconds of peace that the server asks for after
                                               * the last get, or 0 */
-    bool asked;                              /* a request waits for its first byte, */
-    double since, told;                      /* since this time of vc_seconds(); a warning has told
-                                              * of so many of these seconds */
+    bool asked;                              /* a request waits for its first byte */
+    double since, told;                      /* when that wait began, in vc_seconds(), and of how
+                                              * many of its seconds a warning has told */
 };
 
 /* Whether the user or another thread of the transfer asked for an end (VC_ESTOP), or the time of

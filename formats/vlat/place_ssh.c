@@ -244,10 +244,10 @@ static int name_text(ssh *s, const char *text, size_t n, vc_err *err)
 static int take_mark(ssh *s, size_t k, size_t *n, vc_err *err)
 {
     *n = MARK - s->marked < k ? MARK - s->marked : k;
+    vlat_place_hears(&s->place);
     if (memcmp(mark + s->marked, s->block, *n))
         return name_text(s, (const char *)s->block, k, err);
     s->marked += *n;
-    vlat_place_hears(&s->place);
     return 0;
 }
 
